@@ -20,7 +20,18 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.transport import
     Transport,
 )
 
-__all__ = ["HAS_PYLXD", "PYLXD_IMPORT_ERROR", "Instance", "Lxd", "LxdError", "LxdEtagMismatch", "LxdNotFound", "LxdTimeout", "LxdUnreachable", "connect"]
+__all__ = [
+    "HAS_PYLXD",
+    "PYLXD_IMPORT_ERROR",
+    "Instance",
+    "Lxd",
+    "LxdError",
+    "LxdEtagMismatch",
+    "LxdNotFound",
+    "LxdTimeout",
+    "LxdUnreachable",
+    "connect",
+]
 
 # Codes of LXD's operations (shared/api/status_code.go): 100..199 still going on, 200 success, 400 failure, 401 cancelled.
 _SUCCESS = 200
@@ -126,19 +137,28 @@ class Lxd:
             return None
         return dict(data or {})
 
-    def create(self, body: Mapping[str, Any], deadline: Deadline, on_progress: Callable[[str], None] | None = None) -> None:
+    def create(
+        self, body: Mapping[str, Any], deadline: Deadline, on_progress: Callable[[str], None] | None = None
+    ) -> None:
         """Create an instance (stopped) and wait until LXD has made it, its image's download included."""
         operation, _headers = self.transport.request("post", "instances", body=dict(body))
         self.wait_operation(operation, deadline, f"creating {body.get('name')}", on_progress)
 
     def update(self, name: str, body: Mapping[str, Any], etag: str, deadline: Deadline) -> None:
         """Replace config, devices and profiles in one request; LxdEtagMismatch when somebody else was faster."""
-        operation, _headers = self.transport.request("put", f"instances/{name}", body=dict(body), headers={"If-Match": etag})
+        operation, _headers = self.transport.request(
+            "put", f"instances/{name}", body=dict(body), headers={"If-Match": etag}
+        )
         self.wait_operation(operation, deadline, f"updating {name}")
 
     def set_state(self, name: str, action: str, force: bool, deadline: Deadline) -> None:
         """start, stop, restart, freeze or unfreeze; a clean stop gets all the time the deadline has."""
-        body = {"action": action, "force": force, "timeout": -1 if force else max(1, int(deadline.remaining_s())), "stateful": False}
+        body = {
+            "action": action,
+            "force": force,
+            "timeout": -1 if force else max(1, int(deadline.remaining_s())),
+            "stateful": False,
+        }
         operation, _headers = self.transport.request("put", f"instances/{name}/state", body=body)
         self.wait_operation(operation, deadline, f"{action} of {name}")
 
@@ -165,14 +185,19 @@ class Lxd:
             step_s = min(_WAIT_STEP_S, max(deadline.remaining_s(), 0.0))
             try:
                 current, _headers = self.transport.request(
-                    "get", f"operations/{identifier}/wait", params={"timeout": str(max(1, int(step_s)))}, timeout_s=step_s + 10.0
+                    "get",
+                    f"operations/{identifier}/wait",
+                    params={"timeout": str(max(1, int(step_s)))},
+                    timeout_s=step_s + 10.0,
                 )
                 unreachable = None
             except LxdUnreachable as error:
                 current, unreachable = dict(operation), error
                 time.sleep(min(_RETRY_PAUSE_S, deadline.remaining_s()))
             except LxdNotFound as error:
-                raise LxdNotFound(f"LXD no longer knows the operation for {what}; it was restarted meanwhile", status=404) from error
+                raise LxdNotFound(
+                    f"LXD no longer knows the operation for {what}; it was restarted meanwhile", status=404
+                ) from error
             code = int(current.get("status_code", 0))
             if code == _SUCCESS:
                 return dict(current)
@@ -184,8 +209,13 @@ class Lxd:
                         on_progress(value)
             if deadline.expired():
                 if unreachable is not None:
-                    raise LxdUnreachable(f"LXD has not answered before the deadline of {deadline.timeout_s:.0f} s for {what}: {unreachable}")
-                raise LxdTimeout(f"{what} did not end within {deadline.timeout_s:.0f} s; LXD says: {current.get('status')}", operation=dict(current))
+                    raise LxdUnreachable(
+                        f"LXD has not answered before the deadline of {deadline.timeout_s:.0f} s for {what}: {unreachable}"
+                    )
+                raise LxdTimeout(
+                    f"{what} did not end within {deadline.timeout_s:.0f} s; LXD says: {current.get('status')}",
+                    operation=dict(current),
+                )
 
     # Logs and console
 
@@ -210,7 +240,9 @@ class Lxd:
         entry = name if self.project == "default" else f"{self.project}_{name}"
         base = os.path.dirname(self.transport.socket_path)
         # A packaged LXD without LXD_DIR in its environment logs to /var/log/lxd.
-        folders = (os.path.join(base, "logs"), "/var/log/lxd") if base == "/var/lib/lxd" else (os.path.join(base, "logs"),)
+        folders = (
+            (os.path.join(base, "logs"), "/var/log/lxd") if base == "/var/lib/lxd" else (os.path.join(base, "logs"),)
+        )
         return tuple(os.path.join(folder, entry) for folder in folders)
 
     # Host

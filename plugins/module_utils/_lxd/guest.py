@@ -10,14 +10,22 @@ from typing import Any, Mapping, Optional, Sequence
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
-from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.client import Lxd, LxdError, LxdNotFound, LxdTimeout, LxdUnreachable
+from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.client import (
+    Lxd,
+    LxdError,
+    LxdNotFound,
+    LxdTimeout,
+    LxdUnreachable,
+)
 
 _OUTPUT_LIMIT_BYTES = 8 * 1024 * 1024
 # Time that LXD gets after the guest's own limit to tell the end of a command.
 _GRACE_S = 5.0
 
 # The guest ends the command itself where it can: LXD cannot cancel a recorded command from outside.
-_LIMITED = 'limit=$1; shift; if command -v timeout >/dev/null 2>&1; then exec timeout -s KILL "$limit" "$@"; fi; exec "$@"'
+_LIMITED = (
+    'limit=$1; shift; if command -v timeout >/dev/null 2>&1; then exec timeout -s KILL "$limit" "$@"; fi; exec "$@"'
+)
 
 
 class GuestTimeout(FleetError):
@@ -62,12 +70,16 @@ def run_in_guest(
         "wait-for-websocket": False,
     }
     try:
-        operation, _headers = lxd.transport.request("post", f"instances/{name}/exec", body=body, timeout_s=min(30.0, timeout_s + _GRACE_S))
+        operation, _headers = lxd.transport.request(
+            "post", f"instances/{name}/exec", body=body, timeout_s=min(30.0, timeout_s + _GRACE_S)
+        )
         ended = lxd.wait_operation(operation, deadline, f"`{_words(argv)}` in {name}")
     except LxdTimeout as error:
         raise _timeout(name, argv, timeout_s) from error
     except LxdUnreachable as error:
-        raise GuestUnreachable(f"`{_words(argv)}` in {name}: {error.message}", instance=name, reason="lxd_unreachable") from error
+        raise GuestUnreachable(
+            f"`{_words(argv)}` in {name}: {error.message}", instance=name, reason="lxd_unreachable"
+        ) from error
     except LxdNotFound as error:
         raise GuestUnreachable(f"`{_words(argv)}` in {name}: {error.message}", instance=name, reason="lost") from error
     except LxdError as error:
@@ -75,7 +87,9 @@ def run_in_guest(
         operation_seen = error.details.get("operation")
         ended = dict(operation_seen) if isinstance(operation_seen, dict) else {}
         if "return" not in (ended.get("metadata") or {}):
-            raise GuestUnreachable(f"`{_words(argv)}` could not be run in {name}: {error.message}", instance=name, reason="refused") from error
+            raise GuestUnreachable(
+                f"`{_words(argv)}` could not be run in {name}: {error.message}", instance=name, reason="refused"
+            ) from error
     metadata = ended.get("metadata") or {}
     rc = int(metadata.get("return", -1))
     stdout, stderr = _collect(lxd, metadata)

@@ -83,7 +83,10 @@ class Transport:
         """Connect; LxdUnreachable says which socket was tried and what to do."""
         path = socket_path or find_socket()
         if not HAS_PYLXD:
-            raise LxdError("the Python library pylxd is not installed for the interpreter that runs the module", exception=PYLXD_IMPORT_ERROR)
+            raise LxdError(
+                "the Python library pylxd is not installed for the interpreter that runs the module",
+                exception=PYLXD_IMPORT_ERROR,
+            )
         if not os.path.exists(path):
             raise LxdUnreachable(
                 f"there is no LXD socket at {path}; install and start LXD on this host, or name its socket with the option lxd_socket",
@@ -92,7 +95,9 @@ class Transport:
         try:
             return cls(pylxd.Client(endpoint=path, project=project, timeout=REQUEST_TIMEOUT_S), path)
         except (pylxd.exceptions.ClientConnectionFailed, requests.exceptions.RequestException) as error:
-            message = f"LXD does not answer at {path}: {error}; see whether its service runs and whether this user may use it"
+            message = (
+                f"LXD does not answer at {path}: {error}; see whether its service runs and whether this user may use it"
+            )
             raise LxdUnreachable(message, lxd_socket=path) from error
         except pylxd.exceptions.LXDAPIException as error:
             raise LxdError(f"LXD at {path} refused the first request: {error}", lxd_socket=path) from error
@@ -143,7 +148,9 @@ class Transport:
         except pylxd.exceptions.LXDAPIException as error:
             raise _translate(error) from error
         except requests.exceptions.RequestException as error:
-            raise LxdUnreachable(f"LXD does not answer at {self.socket_path}: {error}", lxd_socket=self.socket_path) from error
+            raise LxdUnreachable(
+                f"LXD does not answer at {self.socket_path}: {error}", lxd_socket=self.socket_path
+            ) from error
 
 
 def _translate(error: Any) -> LxdError:
