@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.errors import refuse
 
-_ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-9a-f])", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-9a-f]{1,2})", re.IGNORECASE)
 _ROOT = re.compile(r"(?:pci)?([0-9a-f]{4,8}):([0-9a-f]{2})", re.IGNORECASE)
 _ADDRESS_REMEDY = 'write domain:bus:device.function in hexadecimal and in quotes, such as "0000:41:00.0"'
 _ROOT_REMEDY = 'write "pci", domain, colon and bus as sysfs names the root, such as "pci0000:40"'

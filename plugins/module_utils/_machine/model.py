@@ -152,4 +152,6 @@ class Machine:
 
     def boards(self) -> tuple[Board, ...]:
         """The boards in use, each once, sorted by name."""
-        return tuple(sorted({device.board.name: device.board for _root, device in self.devices()}.values(), key=lambda b: b.name))
+        return tuple(
+            sorted({device.board.name: device.board for _root, device in self.devices()}.values(), key=lambda b: b.name)
+        )
