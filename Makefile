@@ -1,0 +1,47 @@
+# SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# The front door. Every target sets up what it needs; caches live outside the checkout, in $XDG_CACHE_HOME/gpulab-fleet.
+# ARGS goes on to ansible-playbook or pytest:  make passthrough ARGS="-e vm_ram_mb=2048"   make test-unit ARGS="-k hole"
+
+.DEFAULT_GOAL := help
+.PHONY: help passthrough virtual-hosts teardown test test-unit lint integration molecule bench clean
+MAKEFLAGS += --no-print-directory
+
+INVENTORY ?= inventories/virtual
+ARGS ?=
+EXTRA ?=
+export INVENTORY
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+passthrough: ## Pass every GPU of INVENTORY to a VM and a container, and write a report (virtual GPU hosts unless you name others)
+	@scripts/play playbooks/passthrough.yml $(ARGS) $(EXTRA)
+
+virtual-hosts: ## Only build and start the virtual GPU hosts of inventories/virtual
+	@scripts/play playbooks/virtual_hosts.yml $(ARGS) $(EXTRA)
+
+teardown: ## End every process that was started here and remove every VM and virtual host
+	@scripts/play playbooks/teardown.yml $(ARGS) $(EXTRA)
+
+test: ## Run everything that CI holds
+	@scripts/test all $(ARGS)
+
+test-unit: ## Run the unit tests
+	@scripts/test tests/unit $(ARGS)
+
+lint: ## Run the static tests: ruff, mypy, ansible-lint, yamllint, sanity, documentation
+	@scripts/test tests/static $(ARGS)
+
+integration: ## Run the integration tests on virtual GPU hosts
+	@scripts/test tests/integration $(ARGS)
+
+molecule: ## Run the molecule scenarios
+	@scripts/test tests/molecule $(ARGS)
+
+bench: ## Show where the time of a passthrough run goes
+	@scripts/bench $(ARGS)
+
+clean: ## Remove build outputs and reports; with CACHE=1 the cache as well
+	@scripts/clean $(if $(filter 1 yes true,$(CACHE)),--cache)
