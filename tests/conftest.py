@@ -17,7 +17,9 @@ COLLECTIONS = CHECKOUT / "playbooks" / "collections"
 
 def pytest_configure() -> None:
     if not (COLLECTIONS / "ansible_collections" / "gpulab" / "fleet" / "galaxy.yml").is_file():
-        raise pytest.UsageError(f"{COLLECTIONS}/ansible_collections/gpulab/fleet should be a link to {CHECKOUT}; restore it with git")
+        raise pytest.UsageError(
+            f"{COLLECTIONS}/ansible_collections/gpulab/fleet should be a link to {CHECKOUT}; restore it with git"
+        )
     sys.path.insert(0, str(COLLECTIONS))
     for variable in ("PYTHONPATH", "ANSIBLE_COLLECTIONS_PATH"):
         others = [part for part in os.environ.get(variable, "").split(os.pathsep) if part]

@@ -23,7 +23,9 @@ class Clock:
         self.now += seconds
 
 
-@pytest.mark.parametrize(("passed", "remaining", "expired"), [(0, 10, False), (9.5, 0.5, False), (10, 0, True), (11, 0, True)])
+@pytest.mark.parametrize(
+    ("passed", "remaining", "expired"), [(0, 10, False), (9.5, 0.5, False), (10, 0, True), (11, 0, True)]
+)
 def test_deadline(passed, remaining, expired):
     clock = Clock()
     deadline = Deadline(10, clock)
@@ -44,7 +46,9 @@ def test_poll_asks_once_more_at_the_very_end_and_says_what_it_saw():
     clock = Clock()
     asked = []
     with pytest.raises(DeadlineExpired) as caught:
-        poll(Deadline(5, clock), lambda: asked.append(clock.now), 2, "the agent of vm1", lambda: "Starting", clock.sleep)
+        poll(
+            Deadline(5, clock), lambda: asked.append(clock.now), 2, "the agent of vm1", lambda: "Starting", clock.sleep
+        )
     assert asked == [100, 102, 104, 105]
     assert str(caught.value) == "gave up on the agent of vm1 after 5 s (limit 5 s); last state: Starting"
     assert caught.value.details == {"last_state": "Starting"}

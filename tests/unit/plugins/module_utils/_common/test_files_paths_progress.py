@@ -40,7 +40,7 @@ def test_reading_what_is_missing_or_damaged(tmp_path):
     assert read_json(str(tmp_path / "none.json")) is None
     damaged = tmp_path / "damaged.json"
     damaged.write_text('{"pid": ')
-    with pytest.raises(FleetError, match="damaged.json is not JSON"):
+    with pytest.raises(FleetError, match=r"damaged\.json is not JSON"):
         read_json(str(damaged))
 
 
@@ -49,9 +49,8 @@ HOLD = "import sys, time, fcntl, os; d = os.open(sys.argv[1], os.O_RDWR | os.O_C
 
 def test_lock_keeps_others_out_and_goes_with_its_holder(tmp_path):
     path = str(tmp_path / "locks" / "a.lock")
-    with FileLock(path, timeout_s=1):
-        with pytest.raises(DeadlineExpired, match=f"pid {os.getpid()}"):
-            FileLock(path, timeout_s=0.05, interval_s=0.01).acquire()
+    with FileLock(path, timeout_s=1), pytest.raises(DeadlineExpired, match=f"pid {os.getpid()}"):
+        FileLock(path, timeout_s=0.05, interval_s=0.01).acquire()
     with subprocess.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE) as holder:
         try:
             assert holder.stdout.readline() == b"held\n"
@@ -86,7 +85,11 @@ def test_progress_without_a_path_says_nothing(path, tmp_path, monkeypatch):
     [
         ({"HOME": "/h"}, "/h/.cache/gpulab-fleet", "/h/.local/state/gpulab-fleet"),
         ({"HOME": "/h", "XDG_CACHE_HOME": "/c", "XDG_STATE_HOME": "/s"}, "/c/gpulab-fleet", "/s/gpulab-fleet"),
-        ({"HOME": "/h", "XDG_CACHE_HOME": "c", "XDG_STATE_HOME": ""}, "/h/.cache/gpulab-fleet", "/h/.local/state/gpulab-fleet"),
+        (
+            {"HOME": "/h", "XDG_CACHE_HOME": "c", "XDG_STATE_HOME": ""},
+            "/h/.cache/gpulab-fleet",
+            "/h/.local/state/gpulab-fleet",
+        ),
     ],
 )
 def test_folders(environ, cache, state):
