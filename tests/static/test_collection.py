@@ -100,7 +100,9 @@ def installed(run_tool, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("installed")
     run_tool("ansible-galaxy", "collection", "build", "--output-path", folder / "built")
     (tarball,) = (folder / "built").glob("gpulab-fleet-*.tar.gz")
-    run_tool("ansible-galaxy", "collection", "install", "--offline", "-p", folder / "collections", tarball, cwd=folder)
+    # Without the path of the tests, or the checkout counts as the installed collection.
+    install = ("ansible-galaxy", "collection", "install", "--offline", "-p", folder / "collections", tarball)
+    run_tool(*install, cwd=folder, ANSIBLE_COLLECTIONS_PATH=str(folder / "collections"), PYTHONPATH="")
     return folder
 
 
