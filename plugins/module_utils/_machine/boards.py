@@ -166,9 +166,9 @@ def _read_gpu(value: object, path: str) -> GpuFacts:
         product_name=reader.text("product_name"),
         architecture=reader.optional_text("architecture"),
         memory_mib=reader.optional_integer("memory_mib", 1, _SIZE_LIMIT_MIB),
+        bar1_mib=reader.optional_integer("bar1_mib", 1, _SIZE_LIMIT_MIB),
         cuda_compute_capability=reader.optional_text("cuda_compute_capability"),
         brand=reader.optional_text("brand"),
-        multiprocessors=reader.optional_integer("multiprocessors", 1, 1 << 16),
         mig_capable=reader.optional_boolean("mig_capable"),
         gfx_target=reader.optional_text("gfx_target"),
     )

@@ -64,9 +64,9 @@ class GpuFacts:
     product_name: str
     architecture: Optional[str] = None
     memory_mib: Optional[int] = None
+    bar1_mib: Optional[int] = None
     cuda_compute_capability: Optional[str] = None
     brand: Optional[str] = None
-    multiprocessors: Optional[int] = None
     mig_capable: Optional[bool] = None
     gfx_target: Optional[str] = None
 
