@@ -96,9 +96,23 @@ def _captured(name: str, capability_profile: str = "") -> dict[str, str]:
     return told
 
 
-_SINCE_NAMES = "the chip's name in " + sources.PCI_IDS
+_CHIP_NAME = "the chip's name in " + sources.PCI_IDS
 _MIG_TYPES = "MIG-backed vGPU types in " + sources.NVIDIA_NAMES
 _NO_MIG_TYPES = "no MIG-backed vGPU type in " + sources.NVIDIA_NAMES
+
+
+def _told(
+    mig_capable: str, architecture: str = _CHIP_NAME, capability: str = sources.CAPABILITY_LIST, memory: str = ""
+) -> dict[str, str]:
+    """The sources of the facts of a board without a stored nvidia-smi output."""
+    told = {
+        "architecture": architecture,
+        "cuda_compute_capability": capability,
+        "memory_mib": memory,
+        "mig_capable": mig_capable,
+    }
+    return {fact: text for fact, text in told.items() if text}
+
 
 GPUS: tuple[Board, ...] = (
     _gpu(
@@ -113,14 +127,14 @@ GPUS: tuple[Board, ...] = (
         _facts("NVIDIA A10", "Ampere", "8.6", memory_mib=23028, mig_capable=False),
         class_source=sources.LSPCI_A10, revision_source=sources.LSPCI_A10,
         bars=before_hopper(32 * GIB), bars_source=sources.LSPCI_A10,
-        facts_sources={"architecture": _SINCE_NAMES, "cuda_compute_capability": sources.LSPCI_A, "memory_mib": sources.MODAL_MEMORY, "mig_capable": _NO_MIG_TYPES},
+        facts_sources=_told(mig_capable=_NO_MIG_TYPES, capability=sources.LSPCI_A10, memory=sources.MODAL_MEMORY),
     ),
     _gpu(
         "nvidia-a30", "GA100GL [A30 PCIe]", 0x20B7, 0x1532,
         _facts("NVIDIA A30", "Ampere", "8.0", mig_capable=True),
         class_source=sources.LSPCI_A30, revision_source=sources.LSPCI_A30,
         bars=before_hopper(32 * GIB), bars_source=sources.LSPCI_A30,
-        facts_sources={"architecture": _SINCE_NAMES, "cuda_compute_capability": sources.CAPABILITY_LIST, "mig_capable": _MIG_TYPES},
+        facts_sources=_told(mig_capable=_MIG_TYPES),
     ),
     _gpu(
         "nvidia-a100-sxm4-40gb", "GA100 [A100 SXM4 40GB]", 0x20B0, 0x134F,
@@ -134,28 +148,28 @@ GPUS: tuple[Board, ...] = (
         _facts("NVIDIA A100-PCIE-40GB", "Ampere", "8.0", mig_capable=True),
         class_source=sources.DMESG_A100_PCIE_40, revision_source=sources.DMESG_A100_PCIE_40,
         bars=before_hopper(64 * GIB), bars_source=sources.DMESG_A100_PCIE_40,
-        facts_sources={"architecture": _SINCE_NAMES, "cuda_compute_capability": sources.CAPABILITY_LIST, "mig_capable": _MIG_TYPES},
+        facts_sources=_told(mig_capable=_MIG_TYPES),
     ),
     _gpu(
         "nvidia-a100-sxm4-80gb", "GA100 [A100 SXM4 80GB]", 0x20B2, 0x1463,
         _facts("NVIDIA A100-SXM4-80GB", "Ampere", "8.0", memory_mib=81920, mig_capable=True),
         class_source=sources.LSPCI_A100_SXM_80, revision_source=sources.LSPCI_A100_SXM_80,
         bars=before_hopper(128 * GIB), bars_source=sources.LSPCI_A100_SXM_80,
-        facts_sources={"architecture": _SINCE_NAMES, "cuda_compute_capability": sources.CAPABILITY_LIST, "memory_mib": sources.MODAL_MEMORY, "mig_capable": _MIG_TYPES},
+        facts_sources=_told(mig_capable=_MIG_TYPES, memory=sources.MODAL_MEMORY),
     ),
     _gpu(
         "nvidia-a100-pcie-80gb", "GA100 [A100 PCIe 80GB]", 0x20B5, 0x1533,
         _facts("NVIDIA A100 80GB PCIe", "Ampere", "8.0", mig_capable=True),
         class_source=sources.LSPCI_A100_PCIE_80,
         bars=before_hopper(128 * GIB), bars_source=sources.LSPCI_A100_PCIE_80,
-        facts_sources={"architecture": _SINCE_NAMES, "cuda_compute_capability": sources.CAPABILITY_LIST, "mig_capable": _MIG_TYPES},
+        facts_sources=_told(mig_capable=_MIG_TYPES),
     ),
     _gpu(
         "nvidia-l4", "AD104GL [L4]", 0x27B8, 0x16EE,
         _facts("NVIDIA L4", "Ada Lovelace", "8.9", memory_mib=23034, mig_capable=False),
         class_source=sources.LSPCI_L4, revision_source=sources.LSPCI_L4,
         bars=before_hopper(32 * GIB), bars_source=sources.LSHW_L4,
-        facts_sources={"architecture": _SINCE_NAMES, "cuda_compute_capability": sources.CAPABILITY_LIST, "memory_mib": sources.MODAL_MEMORY, "mig_capable": _NO_MIG_TYPES},
+        facts_sources=_told(mig_capable=_NO_MIG_TYPES, memory=sources.MODAL_MEMORY),
     ),
     _gpu(
         "nvidia-l40s", "AD102GL [L40S]", 0x26B9, 0x1851,
@@ -176,21 +190,25 @@ GPUS: tuple[Board, ...] = (
         _facts("NVIDIA H100 PCIe", "Hopper", "9.0", mig_capable=True),
         class_source="lspci -D of an H100 PCIe (3D controller, rev a1) in OpenNebula's guide on GPU passthrough",
         revision_source="lspci -D of an H100 PCIe (3D controller, rev a1) in OpenNebula's guide on GPU passthrough",
-        facts_sources={"architecture": _SINCE_NAMES, "cuda_compute_capability": sources.CAPABILITY_LIST, "mig_capable": _MIG_TYPES},
+        facts_sources=_told(mig_capable=_MIG_TYPES),
     ),
     _gpu(
         "nvidia-h100-nvl", "GH100 [H100L 94GB]", 0x2321, 0x1839,
         _facts("NVIDIA H100 NVL", "Hopper", "9.0", mig_capable=True),
         class_source=sources.LSPCI_H100_NVL, revision_source=sources.LSPCI_H100_NVL,
         bars=since_hopper(16 * MIB, 128 * GIB), bars_source=sources.LSPCI_H100_NVL,
-        facts_sources={"architecture": _SINCE_NAMES, "cuda_compute_capability": sources.CAPABILITY_LIST, "mig_capable": _MIG_TYPES},
+        facts_sources=_told(mig_capable=_MIG_TYPES),
     ),
     _gpu(
         "nvidia-h200-sxm-141gb", "GH100 [H200 SXM 141GB]", 0x2335, 0x18BE,
         _facts("NVIDIA H200", "Hopper", "9.0", memory_mib=143771, mig_capable=True),
         class_source="lspci -vvvnn of an H200 in " + sources.PASSTHROUGH_H200,
         bars=since_hopper(16 * MIB, 256 * GIB), bars_source=sources.PASSTHROUGH_H200,
-        facts_sources={"architecture": "nvidia-smi in https://github.com/NVIDIA/mig-parted/issues/120", "cuda_compute_capability": sources.CAPABILITY_LIST, "memory_mib": sources.MODAL_MEMORY, "mig_capable": "nvidia-smi mig -lgip in https://github.com/NVIDIA/mig-parted/issues/120"},
+        facts_sources=_told(
+            mig_capable="nvidia-smi mig -lgip in https://github.com/NVIDIA/mig-parted/issues/120",
+            architecture="nvidia-smi in https://github.com/NVIDIA/mig-parted/issues/120",
+            memory=sources.MODAL_MEMORY,
+        ),
     ),
     _gpu(
         "nvidia-b200", "GB100 [B200]", 0x2901, 0x1999,
@@ -205,7 +223,7 @@ GPUS: tuple[Board, ...] = (
         class_source="lspci -nn of B300 (3D controller [0302]) in public reports on Fabric Manager",
         bars=(memory64(2, 512 * GIB),), bars_source=sources.PASSTHROUGH_B300,
         unknown=("bars.0", "bars.4"),
-        facts_sources={"architecture": _SINCE_NAMES, "mig_capable": _MIG_TYPES},
+        facts_sources=_told(mig_capable=_MIG_TYPES, capability=""),
     ),
     _gpu(
         "nvidia-gb200", "GB100 [HGX GB200]", 0x2941, 0x2046,
