@@ -69,15 +69,16 @@ def check_board(board: Board) -> None:
 
 
 def require_bars(board: Board) -> None:
-    """Refuse a board without BARs of its own where a virtual device is to be made of it.
+    """Refuse a GPU without BARs where a virtual device is to be made of it.
 
-    A board that something else plays (QEMU, a program of the user's own) brings its own BARs.
+    A board that something else plays (QEMU, a program of the user's own) brings its own BARs, and a switch or a network
+    adapter without any still has its place, its ids and its reset.
     """
-    if board.served == "vfio-user" and board.server is None and not board.main.bars:
+    if board.kind == "gpu" and board.served == "vfio-user" and board.server is None and not board.main.bars:
         raise refuse_missing(
             f"boards.{board.name}.bars",
-            f"no public source tells the BARs of the {board.product}, so a virtual device cannot be made of it: give them in the description, "
-            f'such as boards: {{"my-{board.name}": {{"from": "{board.name}", "bars": {{0: "16M", 2: "128G"}}}}}}',
+            f"no public source tells the BARs of {board.product}, so a virtual device cannot be made of it; give them in "
+            f'the description: boards: {{"my-{board.name}": {{"from": "{board.name}", "bars": {{0: "16M", 2: "128G"}}}}}}',
         )
 
 

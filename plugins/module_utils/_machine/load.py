@@ -229,7 +229,7 @@ class _Loader:
                 raise refuse(
                     f"{path}.identity.{key}",
                     identity[key],
-                    "has a key that is not known here",
+                    "is given for a key that is not known here",
                     nearest(key, IDENTITY_KEYS),
                 )
         return Device(

@@ -25,7 +25,7 @@ class Reader:
         for key, item in value.items():
             name = str(key)
             if name not in allowed:
-                raise refuse(self.at(name), item, "has a key that is not known here", nearest(name, allowed))
+                raise refuse(self.at(name), item, "is given for a key that is not known here", nearest(name, allowed))
             self._fields[name] = item
 
     def at(self, key: str) -> str:
