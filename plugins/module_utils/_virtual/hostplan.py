@@ -8,8 +8,8 @@ import hashlib
 import json
 import os
 import sys
-from dataclasses import dataclass
-from typing import Any, Optional
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Optional
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.check import require_bars
@@ -20,9 +20,10 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.keys import 
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.qemu import OWN_MAIN_SLOTS
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.topology import Topology, plan_topology
 
-# LXD, an inner QEMU and a small VM fit into the lower bound; the upper one is a guest's worth of a lab, not of a DGX.
+# Debian with LXD, an inner QEMU and a small VM fit into it.
 LEAST_MEMORY_MB = 1024
-USUAL_MEMORY_MB = 4096
+# Pages that the host has not touched, or has freed, cost nothing; so several hosts share what is here.
+MEMORY_SHARE = 0.75
 
 
 class PlanError(FleetError):
@@ -61,6 +62,7 @@ class HostPlan:
     qemu_arguments: tuple[str, ...] = ()
     wait: str = "login"
     python: str = sys.executable
+    guest_images: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self) -> dict[str, Any]:
         """What a running host must have been started with, else it is restarted; also what a diff shows."""
@@ -104,7 +106,7 @@ def fit(machine: Machine, cpus: Optional[int], memory_mb: Optional[int], here: O
         cpus if cpus is not None else max(1, min(machine.cpus, here.cpus)),
         memory_mb
         if memory_mb is not None
-        else max(LEAST_MEMORY_MB, min(machine.memory_mb, USUAL_MEMORY_MB, here.memory_mb // 2)),
+        else max(LEAST_MEMORY_MB, min(machine.memory_mb, int(here.memory_mb * MEMORY_SHARE))),
     )
 
 

@@ -25,13 +25,22 @@ class SshKey:
     public: str
 
 
+def key_path(cache_root: str) -> str:
+    return os.path.join(cache_root, "ssh", "id_ed25519")
+
+
+def key_exists(cache_root: str) -> bool:
+    path = key_path(cache_root)
+    return os.path.exists(path) and os.path.exists(path + ".pub")
+
+
 def ensure_key(cache_root: str) -> SshKey:
     """The cache's key, made at the first call."""
-    folder = os.path.join(cache_root, "ssh")
-    path = os.path.join(folder, "id_ed25519")
+    path = key_path(cache_root)
+    folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     with FileLock(os.path.join(folder, ".lock"), LOCK_TIMEOUT_S):
-        if not (os.path.exists(path) and os.path.exists(path + ".pub")):
+        if not key_exists(cache_root):
             _generate(path)
         # ssh refuses a key that others can read.
         os.chmod(path, 0o600)

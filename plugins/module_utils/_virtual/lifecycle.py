@@ -102,7 +102,7 @@ def _new_state(plan: HostPlan, paths: HostPaths, before: Optional[HostState]) ->
         accel=plan.accel.name,
         accel_reason=plan.accel.reason,
         qemu_version=plan.hypervisor.version,
-        guest_images=dict(before.guest_images) if before is not None else {},
+        guest_images=dict(plan.guest_images) or (dict(before.guest_images) if before is not None else {}),
     )
 
 
