@@ -125,8 +125,11 @@ class Lxd:
         return Instance(data, str(headers.get("ETag", "")))
 
     def list_instances(self) -> list[Instance]:
-        """All instances of the project, without ETags (LXD gives none for a list)."""
-        data, _headers = self.transport.request("get", "instances", params={"recursion": "1"})
+        """All instances, of every project where LXD can tell; without ETags (it gives none for a list)."""
+        params = {"recursion": "1"}
+        if self.project == "default" and self.has("instance_all_projects"):
+            params["all-projects"] = "true"
+        data, _headers = self.transport.request("get", "instances", params=params)
         return [Instance(entry, "") for entry in data or ()]
 
     def get_state(self, name: str) -> Optional[dict[str, Any]]:
