@@ -82,6 +82,13 @@ def require_bars(board: Board) -> None:
         )
 
 
+def require_machine_bars(machine: Machine) -> None:
+    """``require_bars`` for every device that no program of the user's own serves."""
+    for _root, device in machine.devices():
+        if device.server is None:
+            require_bars(device.board)
+
+
 def _check_function(function: Function, path: str) -> None:
     taken: dict[int, int] = {}
     for bar in function.bars:
@@ -194,4 +201,4 @@ def _with_paths(roots: Sequence[PcieRoot]) -> Iterator[tuple[str, PcieRoot, Devi
             yield f"roots.{root.name}.devices.{device.name}", root, device
 
 
-__all__ = ["MachineError", "check_board", "check_machine", "require_bars"]
+__all__ = ["MachineError", "check_board", "check_machine", "require_bars", "require_machine_bars"]
