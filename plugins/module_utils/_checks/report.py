@@ -72,7 +72,7 @@ def table(report: Mapping[str, object], width: int = 0) -> str:
             cells.append(
                 _cell([c for c in checks if c["host"] == host and _subject(c) == device and c["test"] == test])
             )
-        rows.append([host, _labelled(device, report), *cells])
+        rows.append([host, _labelled(host, device, report), *cells])
     lines = _aligned(rows) if checks else ["no checks were made"]
     for status in (FAILED, SKIPPED):
         lines += _reasons([check for check in checks if check["status"] == status], status, width)
@@ -90,10 +90,11 @@ def _subject(check: Mapping[str, object]) -> str:
     return str(check.get("device") or check.get("claim"))
 
 
-def _labelled(device: str, report: Mapping[str, object]) -> str:
-    """The device with the name that the caller knows for it (`labels` of the report)."""
+def _labelled(host: str, device: str, report: Mapping[str, object]) -> str:
+    """The device with the name that the caller knows for it: `labels` of the report, by host and device."""
     labels = report.get("labels")
-    label = labels.get(device) if isinstance(labels, Mapping) else None
+    of_host = labels.get(host) if isinstance(labels, Mapping) else None
+    label = of_host.get(device) if isinstance(of_host, Mapping) else None
     return f"{device} {label}" if label else device
 
 

@@ -86,6 +86,7 @@ def main():
     seen = {
         "lxd_host": 1,
         "python": "%d.%d" % sys.version_info[:2],
+        "executable": sys.executable,
         "machine": platform.machine(),
         "libc": "-".join(platform.libc_ver()),
         # Looking for the file is enough here; importing it takes seconds on an emulated CPU.
