@@ -131,7 +131,8 @@ class Channel:
         self.sock.close()
 
     def _receive_header(self) -> bool:
-        while len(self._head) < HEADER.size:
+        overrun = False
+        while len(self._head) < HEADER.size and not overrun:
             try:
                 data, ancillary, flags, _address = self.sock.recvmsg(
                     HEADER.size - len(self._head), _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
@@ -140,27 +141,23 @@ class Channel:
                 return False
             except OSError as error:
                 raise PeerGone(f"receiving failed: {error.strerror}") from error
-            self._keep_fds(ancillary)
-            if flags & socket.MSG_CTRUNC or len(self._fds) > MAX_MSG_FDS:
-                raise Refusal(
-                    errno.EINVAL,
-                    f"a message has more than {MAX_MSG_FDS} file descriptors, or more than this process can open",
-                    fatal=True,
-                )
             if not data:
                 raise PeerGone("it closed the connection")
             self._head += data
-        header = parse_header(bytes(self._head))
-        self._head.clear()
-        # Kept also when it is refused: the refusal is an answer to it.
-        self._header = header
-        if not HEADER.size <= header.size <= self.max_message_bytes:
-            raise Refusal(
-                errno.EINVAL,
-                f"{header.command_name} of {header.size} bytes; a message takes {HEADER.size} to {self.max_message_bytes}",
-                fatal=True,
-            )
-        return True
+            self._keep_fds(ancillary)
+            overrun = bool(flags & socket.MSG_CTRUNC) or len(self._fds) > MAX_MSG_FDS
+        # Kept also when the message is refused: the refusal is an answer to it.
+        if len(self._head) == HEADER.size:
+            self._header = parse_header(bytes(self._head))
+            self._head.clear()
+        if overrun:
+            reason = f"more than {MAX_MSG_FDS} file descriptors in a message, or more than this process can open"
+            raise Refusal(errno.EINVAL, reason, fatal=True)
+        header = self._header
+        if header is not None and not HEADER.size <= header.size <= self.max_message_bytes:
+            allowed = f"{HEADER.size} to {self.max_message_bytes}"
+            raise Refusal(errno.EINVAL, f"it has {header.size} bytes; a message takes {allowed}", fatal=True)
+        return header is not None
 
     @property
     def refused_header(self) -> Optional[Header]:

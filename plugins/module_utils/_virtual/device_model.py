@@ -87,7 +87,8 @@ class Device:
             return IRQ_EVENTFD | IRQ_NORESIZE, self.spec.msi_vectors
         if index == IRQ_MSIX:
             return IRQ_EVENTFD | IRQ_NORESIZE, self.spec.msix.vectors if self.spec.msix is not None else 0
-        return IRQ_EVENTFD, 0
+        # The device can report errors and ask to be given back; QEMU warns of a device that cannot.
+        return IRQ_EVENTFD, 1
 
     def read_delay_s(self, index: int) -> float:
         """How long an answer to a read of this region is to be held back."""

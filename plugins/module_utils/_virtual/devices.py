@@ -55,19 +55,28 @@ def server_devices(specs: list[DeviceSpec], sockets: Mapping[str, str]) -> list[
 
 
 def _of_device(root: PcieRoot, device: Device) -> list[DeviceSpec]:
-    board = device.board
-    if device.server is not None:
-        # The user's program is the whole board: what functions it has besides is its own affair.
-        served = SERVED_BY_COMMAND if device.server.command else SERVED_BY_SOCKET
-        return [_place(root, device, board.main, served, False)]
-    if board.served == SERVED_BY_QEMU:
-        return [_place(root, device, board.main, SERVED_BY_QEMU, False)]
-    return [_place(root, device, function, SERVED_HERE, len(board.functions) > 1) for function in board.functions]
+    functions = device.board.functions
+    if device.board.served == SERVED_BY_QEMU:
+        return [_place(root, device, device.board.main, SERVED_BY_QEMU, False)]
+    own = _own_server(device)
+    # A program of the user's own plays the main function; the companions are ours, so that the board stays whole.
+    return [
+        _place(
+            root, device, function, own if own is not None and function.number == 0 else SERVED_HERE, len(functions) > 1
+        )
+        for function in functions
+    ]
+
+
+def _own_server(device: Device) -> Optional[str]:
+    if device.server is None:
+        return None
+    return SERVED_BY_COMMAND if device.server.command else SERVED_BY_SOCKET
 
 
 def _place(root: PcieRoot, device: Device, function: Function, served: str, multifunction: bool) -> DeviceSpec:
     slot, _dot, first = device.address.rpartition(".")
-    own_server = device.server
+    own_server = device.server if served in (SERVED_BY_COMMAND, SERVED_BY_SOCKET) else None
     return DeviceSpec(
         name=device.name if function.number == 0 else f"{device.name}.{function.number}",
         device=device.name,

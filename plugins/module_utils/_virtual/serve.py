@@ -26,6 +26,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.spec import 
 # Everything that must be there to run this, as paths below plugins/module_utils.
 SERVER_FILES: tuple[str, ...] = (
     "_common/errors.py",
+    "_virtual/alarms.py",
     "_virtual/behaviour.py",
     "_virtual/capabilities.py",
     "_virtual/channel.py",
@@ -148,26 +149,36 @@ def serve(config: ServerConfig, ready_file: Optional[str] = None, ready_fd: Opti
     """Serve until a signal says stop."""
     stop = _stop_socket()
     _raise_open_files()
+    # What a crashed server left says nothing of this one.
+    _remove_file(ready_file)
     try:
         log = EventLog(config.log)
     except OSError as error:
         raise ConfigError(f"The log {config.log!r} cannot be written: {error.strerror}.") from error
+    pidfile: Optional[str] = None
     server = Server([Endpoint(name, path, spec, log.line) for name, path, spec in config.devices], log.line)
     try:
         server.listen()
-        _announce(config, ready_file, ready_fd)
+        # Only now is it certain that no other server runs with this pidfile.
+        pidfile = config.pidfile
         log.line(f"started, pid {os.getpid()}, devices: {', '.join(name for name, _path, _spec in config.devices)}")
+        _announce(config, ready_file, ready_fd)
         server.run(stop.fileno())
         log.line("stopping by a signal")
     except FleetError as error:
-        log.line(f"not started: {error.message}")
+        log.line(f"cannot serve: {error.message}")
         raise
     finally:
         server.close()
+        _remove_file(pidfile)
+        _remove_file(ready_file)
         log.line(f"stopped{f', {log.lost} lines of this log were lost' if log.lost else ''}")
         log.close()
-        if config.pidfile is not None and os.path.exists(config.pidfile):
-            os.unlink(config.pidfile)
+
+
+def _remove_file(path: Optional[str]) -> None:
+    if path is not None and os.path.isfile(path):
+        os.unlink(path)
 
 
 def _announce(config: ServerConfig, ready_file: Optional[str], ready_fd: Optional[int]) -> None:

@@ -13,11 +13,11 @@ import select
 import selectors
 import socket
 import struct
-import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Optional
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import vfio_user as protocol
+from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.alarms import Alarms
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.channel import Channel, Message, PeerGone, close_fds
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.device_model import RESET_POWER, Device
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.listener import bind_socket, remove_socket
@@ -34,34 +34,6 @@ NEGOTIATION_TIMEOUT_S = 10.0
 ACCEPT_PAUSE_S = 1.0
 # Refused messages of a connection that are logged one by one; the others are counted.
 MAX_LOGGED_REFUSALS = 20
-
-
-class Alarms:
-    """At most one action a key, each at a time."""
-
-    def __init__(self) -> None:
-        self._alarms: dict[Hashable, tuple[float, Callable[[], None]]] = {}
-
-    def set(self, key: Hashable, delay_s: float, action: Callable[[], None]) -> None:
-        """Run ``action`` in ``delay_s`` from now, instead of what the key had."""
-        self._alarms[key] = (time.monotonic() + delay_s, action)
-
-    def cancel(self, key: Hashable) -> None:
-        """Forget the key's action."""
-        self._alarms.pop(key, None)
-
-    def timeout_s(self) -> Optional[float]:
-        """How long until the next action; None when there is none."""
-        if not self._alarms:
-            return None
-        return max(0.0, min(due for due, _action in self._alarms.values()) - time.monotonic())
-
-    def run_due(self) -> None:
-        """Run the actions whose time has come."""
-        now = time.monotonic()
-        for key, (due, action) in list(self._alarms.items()):
-            if due <= now and self._alarms.pop(key, None) is not None:
-                action()
 
 
 class Endpoint:
