@@ -156,3 +156,24 @@ def test_clean_leaves_sources_and_refuses_a_cache_in_use(tmp_path):
     state.unlink()
     assert call(folder, "clean", "--cache", XDG_STATE_HOME=str(tmp_path / "state"))[0] == 0
     assert not cache.exists()
+
+
+COUNT = "========= 3 passed, 1 skipped in 4.05s ========="
+
+
+@pytest.mark.parametrize(
+    ("test_status", "teardown_status", "expected"),
+    [(0, 0, 0), (1, 0, 2), (0, 1, 1), (1, 1, 2)],
+)
+def test_ci_always_tears_down_and_ends_with_the_count(test_status, teardown_status, expected, tmp_path):
+    (tmp_path / ".ci").mkdir()
+    shutil.copy2(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+    (tmp_path / "Makefile").write_text(
+        f"test:\n\t@echo '{COUNT}' | tee tests/output/pytest.log; exit {test_status}\n"
+        f"teardown:\n\t@touch tore-down; echo trouble; exit {teardown_status}\n"
+    )
+    done = subprocess.run([str(tmp_path / ".ci" / "run")], capture_output=True, text=True, check=False)
+    assert done.returncode == expected
+    assert (tmp_path / "tore-down").exists()
+    assert done.stdout.splitlines()[-1] == COUNT
+    assert ("trouble" in done.stdout) is bool(teardown_status)
