@@ -223,7 +223,7 @@ class Server:
             except PeerGone:
                 # It hears the reason no more; what follows is the same.
                 pass
-        self._disconnect(connection, "after a message that cannot be")
+        self._disconnect(connection, "its message was refused")
 
     def _note_refusal(self, connection: Connection, header: Optional[Header], refusal: Refusal) -> None:
         connection.refusals += 1
