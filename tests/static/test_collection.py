@@ -133,7 +133,7 @@ def test_playbook_is_found(name, where, installed, run_tool):
             ANSIBLE_COLLECTIONS_PATH=str(installed / "collections"),
             PYTHONPATH="",
         )
-        assert "playbook: gpulab.fleet." in output
+        assert f"{installed}/collections/ansible_collections/gpulab/fleet/playbooks/{name}.yml" in output
         return
     # Only what the checkout itself says: no path from the environment of the tests.
     path = f"playbooks/{name}.yml" if where == "root" else f"{name}.yml"
