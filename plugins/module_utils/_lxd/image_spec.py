@@ -128,7 +128,7 @@ def _from_mapping(value: Mapping[str, Any], option: str) -> ImageRequest:
             value=dict(value),
         )
     name = str(value[names[0]])
-    if names[0] == "fingerprint" and not _FINGERPRINT.match(name):
+    if names[0] == "fingerprint" and not _FINGERPRINT.fullmatch(name):
         raise ImageError(
             f"{option}.fingerprint is {name!r}; give 12 to 64 lower-case hexadecimal digits",
             option=f"{option}.fingerprint",
@@ -179,7 +179,7 @@ def _checksum(value: object, option: str, path: str) -> Optional[str]:
                 f"{option} is missing; a URL needs one: sha256: and 64 hexadecimal digits", option=option, value=None
             )
         return None
-    match = _CHECKSUM.match(str(value))
+    match = _CHECKSUM.fullmatch(str(value))
     if match is None:
         raise ImageError(f"{option} is {value!r}; write sha256: and 64 hexadecimal digits", option=option, value=value)
     return match.group(1).lower()

@@ -56,7 +56,7 @@ def check_name(name: str, log_folders: tuple[str, ...] = (), kind: str = VIRTUAL
             option="name",
             value=name,
         )
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise FleetError(
             f"name is {name!r}; LXD takes letters, digits and hyphens, beginning with a letter and not ending with a hyphen",
             option="name",
@@ -81,7 +81,7 @@ def check_cpus(value: Optional[str]) -> Optional[str]:
     if value is None:
         return None
     text = str(value).strip()
-    if not _CPU_SET.match(text) or text == "0":
+    if not _CPU_SET.fullmatch(text) or text == "0":
         raise FleetError(
             f"cpus is {value!r}; give a count such as 4, or a set of host CPUs such as 0-3 or 0-3,8 (one CPU alone is 2-2)",
             option="cpus",
