@@ -20,9 +20,14 @@ def is_file_name(text: str) -> bool:
     return "/" in text or text.endswith(SUFFIXES)
 
 
+def file_path(name: str, base_dir: str | None) -> str:
+    """The absolute path of a file; a relative name starts at ``base_dir``."""
+    return os.path.abspath(os.path.join(base_dir or os.getcwd(), os.path.expanduser(name)))
+
+
 def read_description(name: str, base_dir: str | None) -> tuple[object, str]:
-    """What the file holds, and its absolute path; a relative name starts at ``base_dir``."""
-    path = os.path.abspath(os.path.join(base_dir or os.getcwd(), os.path.expanduser(name)))
+    """What the file holds, and its absolute path."""
+    path = file_path(name, base_dir)
     try:
         with open(path, "rb") as stream:
             content = stream.read(_LIMIT_BYTES + 1)

@@ -15,6 +15,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._machine.address impo
     parse_root,
 )
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.boards import (
+    GIVEN,
     NAME_LIMIT,
     patch_board,
     read_board,
@@ -28,7 +29,11 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._machine.errors impor
     refuse,
     refuse_missing,
 )
-from ansible_collections.gpulab.fleet.plugins.module_utils._machine.files import is_file_name, read_description
+from ansible_collections.gpulab.fleet.plugins.module_utils._machine.files import (
+    file_path,
+    is_file_name,
+    read_description,
+)
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.identity import IDENTITY_KEYS, with_identities
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.merge import merge
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import (
@@ -52,6 +57,9 @@ DEVICE_KEYS = ("address", "board", "server", "behaviour", "identity")
 _MACHINE_NAME_LIMIT = 253
 _MAX_NUMA_NODES = 128
 
+# Follows the source of roots that a description inherited and then changed.
+_CHANGED = "; changed in the machine description"
+
 
 @dataclass(frozen=True)
 class Presets:
@@ -74,10 +82,16 @@ class _Loader:
 
     def load(self, description: object, base_dir: str | None) -> Machine:
         if isinstance(description, Machine):
-            machine = description
-        else:
-            machine = self._build(self._resolve(description, base_dir, (), "machine"))
-        check_machine(machine)
+            check_machine(description)
+            return with_identities(description)
+        resolved = self._resolve(description, base_dir, (), "machine")
+        try:
+            machine = self._build(resolved)
+            check_machine(machine)
+        except MachineError as error:
+            if isinstance(description, str) and is_file_name(description):
+                raise _in_file(error, file_path(description, base_dir)) from error
+            raise
         return with_identities(machine)
 
     def _resolve(
@@ -121,6 +135,8 @@ class _Loader:
         merged = merge(base, own)
         result = {str(key): value for key, value in merged.items()} if isinstance(merged, Mapping) else {}
         result["boards"] = self._resolve_boards(reader, base.get("boards"))
+        if base:
+            _own(result, own)
         return result
 
     def _preset(self, name: str, path: str) -> dict[str, object]:
@@ -259,6 +275,19 @@ def _normal_roots(value: object) -> object:
             raise refuse(f"roots.{key}", key, f"is the same root as {name}", "give each root once")
         result[name] = item
     return result
+
+
+def _own(result: dict[str, object], changes: Mapping[str, object]) -> None:
+    """Let a machine that builds on another say which figures are not the other's."""
+    own = {key: GIVEN for key in ("cpus", "memory_mb", "numa_nodes", "phys_bits") if changes.get(key) is not None}
+    sources, unknown, given = result.get("sources", {}), result.get("unknown"), _mapping(changes.get("sources"))
+    if isinstance(sources, Mapping):
+        before = sources.get("roots")
+        if changes.get("roots") is not None and isinstance(before, str) and not before.endswith(_CHANGED):
+            own["roots"] = before + _CHANGED
+        result["sources"] = {**sources, **{key: text for key, text in own.items() if key not in given}}
+    if isinstance(unknown, (list, tuple)) and "unknown" not in changes:
+        result["unknown"] = [name for name in unknown if name not in own]
 
 
 def _in_file(error: MachineError, path: str) -> MachineError:

@@ -67,7 +67,7 @@ def test_server_and_behaviour_of_the_board_hold_for_its_devices(small: dict[str,
     assert (first.behaviour, second.behaviour) == ({"a": 1, "b": 3}, {"a": 1, "b": 2})
 
 
-def _set(*path: str, value: object) -> Callable[[dict[str, Any]], None]:
+def _set(*path: object, value: object) -> Callable[[dict[str, Any]], None]:
     def change(small: dict[str, Any]) -> None:
         place: Any = small
         for key in path[:-1]:
