@@ -15,10 +15,10 @@ from typing import Optional
 _WRITE = """
 import os, sys
 try:
-    descriptor = os.open(sys.argv[1], os.O_WRONLY)
+    descriptor = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
     os.write(descriptor, sys.argv[2].encode())
 except OSError as error:
-    os._exit(error.errno)
+    os._exit(error.errno or 1)
 os._exit(0)
 """
 _REAP_S = 0.5

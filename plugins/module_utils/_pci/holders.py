@@ -75,6 +75,9 @@ class KernelUser:
     count: int = 0
     used_by: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return f"{self.what} (count {self.count}{', used by ' + ', '.join(self.used_by) if self.used_by else ''})"
+
     def to_dict(self) -> dict[str, object]:
         return {"address": self.address, "what": self.what, "count": self.count, "used_by": list(self.used_by)}
 

@@ -11,7 +11,11 @@ from typing import Callable, Iterable, Optional, Sequence
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._pci.bounded_write import write_bounded
-from ansible_collections.gpulab.fleet.plugins.module_utils._pci.holders import Holder, find_holders
+from ansible_collections.gpulab.fleet.plugins.module_utils._pci.holders import (
+    Holder,
+    find_holders,
+    kernel_users,
+)
 from ansible_collections.gpulab.fleet.plugins.module_utils._pci.nodes import KFD
 from ansible_collections.gpulab.fleet.plugins.module_utils._pci.records import (
     RUN_DIR,
@@ -39,6 +43,8 @@ VFIO_DRIVER = "vfio-pci"
 # A write gets this long even when the deadline has passed, so that one stuck function does not cost the others their turn.
 MIN_WRITE_S = 1.0
 HOLDER_POLL_S = 0.5
+SETTLE_S = 1.0
+SETTLE_POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,7 @@ def _state(address: str, run_dir: str, sysfs: str, procfs: str, deadline: Option
         )  # fmt: skip
     holders = tuple(find_holders([address], procfs, sysfs, deadline))
     leftover = _leftover(holders, record)
-    told_apart = bool(record) and record is not None and record.driver is None and function.driver == VFIO_DRIVER
+    told_apart = record is not None and record.driver is None and function.driver == VFIO_DRIVER
     released, reason = _verdict(function, record, leftover, told_apart)
     return ReleaseState(
         address=address,
@@ -200,7 +206,9 @@ class _Restore:
         problem = self._override(function, record) or self._unbind(function, record) or self._bind(record)
         if problem is not None:
             holders = find_holders([self.address], self.procfs, self.sysfs)
-            named = "; held by: " + "; ".join(str(holder) for holder in holders) if holders else ""
+            users = [str(holder) for holder in holders]
+            users += [str(user) for user in kernel_users([self.address], self.sysfs)]
+            named = "; held by: " + "; ".join(users) if users else ""
             return self._result(False, f"{self.address}: {problem}{named}", holders)
         after = read_function(self.address, self.sysfs)
         if after is None or not record.is_state_of(after):
@@ -227,7 +235,8 @@ class _Restore:
         if self._wait_for_holders():
             return f"cannot be taken from {function.driver} while it is held (waited {self.deadline.elapsed_s():.0f} s)"
         path = os.path.join(devices_folder(self.sysfs), self.address, "driver", "unbind")
-        return self._write(path, self.address, f"unbind from {function.driver}")
+        problem = self._write(path, self.address, f"unbind from {function.driver}")
+        return problem or self._settle(None)
 
     def _bind(self, record: Record) -> Optional[str]:
         now = read_function(self.address, self.sysfs)
@@ -236,11 +245,23 @@ class _Restore:
         folder = os.path.join(self.sysfs, "bus", "pci", "drivers", record.driver)
         if not os.path.isdir(folder):
             return f"its former driver {record.driver} is not loaded; load it with: modprobe {record.driver}"
-        return self._write(os.path.join(folder, "bind"), self.address, f"bind to {record.driver}")
+        problem = self._write(os.path.join(folder, "bind"), self.address, f"bind to {record.driver}")
+        return problem or self._settle(record.driver)
+
+    def _settle(self, driver: Optional[str]) -> Optional[str]:
+        """Wait until sysfs shows the driver; a driver may probe after the write has ended."""
+        limit = Deadline(max(SETTLE_S, self.deadline.remaining_s()))
+        while True:
+            function = read_function(self.address, self.sysfs)
+            if function is None or function.driver == driver:
+                return None
+            if limit.expired():
+                return f"is on {_name(function.driver)} although the write went well"
+            self.sleep(SETTLE_POLL_S)
 
     def _wait_for_holders(self) -> bool:
         """Whether somebody still holds the function when the time is up; an unbind would wait for them without a limit."""
-        while find_holders([self.address], self.procfs, self.sysfs):
+        while any(holder.path != KFD for holder in find_holders([self.address], self.procfs, self.sysfs)):
             if self.deadline.expired():
                 return True
             self.sleep(min(HOLDER_POLL_S, max(self.deadline.remaining_s(), 0.01)))
