@@ -13,6 +13,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets impo
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine import boards
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine import load as loading
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.check import require_machine_bars
+from ansible_collections.gpulab.fleet.plugins.module_utils._machine.identity import IDENTITY_KEYS
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import KINDS
 
 PAGE = (Path(__file__).resolve().parents[5] / "docs" / "machine-description.md").read_text(encoding="utf-8")
@@ -61,5 +62,5 @@ def test_the_tables_have_the_keys(heading: str, keys: tuple[str, ...]) -> None:
 
 
 def test_the_words_of_choices_are_named() -> None:
-    for word in (*KINDS, *boards.GPU_KEYS, *boards.SERVER_KEYS, *loading.IDENTITY_KEYS):
+    for word in (*KINDS, *boards.GPU_KEYS, *boards.SERVER_KEYS, *IDENTITY_KEYS):
         assert f"`{word}`" in PAGE or f"{{{word}: " in PAGE, word
