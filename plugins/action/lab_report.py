@@ -30,6 +30,10 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
 }
 
 
+# A reason may quote a log; what is longer is in the report.
+REASON_WIDTH = 500
+
+
 class ActionModule(ActionBase):  # type: ignore[misc]
     """Needs no connection: everything happens where Ansible runs."""
 
@@ -48,7 +52,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             )
         except FleetError as error:
             raise AnsibleActionFail(error.message) from error
-        display.display("\n" + table(report, width=0 if display.verbosity else max(display.columns, 120)))
+        display.display("\n" + table(report, width=0 if display.verbosity else REASON_WIDTH))
         result.update({"changed": False, "summary": report["summary"]})
         if not self._task.check_mode:
             folder = write(report, os.path.abspath(os.path.expanduser(params["directory"])), finished)

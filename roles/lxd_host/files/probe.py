@@ -16,6 +16,8 @@ import socket
 import sys
 
 SOCKETS = ("/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socket")
+# What the modules of this collection write on the instances that they make.
+OWNER_KEY = "user.gpulab.fleet"
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -53,7 +55,7 @@ def look_at_lxd(timeout_s):
     folder = os.environ.get("LXD_DIR")
     paths = [os.path.join(folder, "unix.socket")] if folder else [path for path in SOCKETS if os.path.exists(path)]
     seen = {"socket": paths[0] if paths else None, "program": shutil.which("lxd", path=os.environ.get("PATH", "") + ":/snap/bin:/usr/sbin")}
-    seen.update({"answers": False, "error": "", "pools": [], "networks": [], "root_device": False, "version": ""})
+    seen.update({"answers": False, "error": "", "pools": [], "networks": [], "root_device": False, "version": "", "instances": []})
     if not paths:
         return seen
     try:
@@ -65,6 +67,9 @@ def look_at_lxd(timeout_s):
         seen["networks"] = [url.rsplit("/", 1)[-1] for url in get(paths[0], "/1.0/networks", timeout_s)]
         devices = get(paths[0], "/1.0/profiles/default", timeout_s).get("devices") or {}
         seen["root_device"] = any(device.get("type") == "disk" and device.get("path") == "/" for device in devices.values())
+        for instance in get(paths[0], "/1.0/instances?recursion=1", timeout_s) or []:
+            if (instance.get("config") or {}).get(OWNER_KEY):
+                seen["instances"].append({"name": instance["name"], "type": instance["type"]})
         seen["answers"] = True
     except (OSError, ValueError, http.client.HTTPException) as error:
         seen["error"] = str(error) or type(error).__name__
