@@ -31,7 +31,7 @@ _STAGES = (
     (PANIC, re.compile(r"Kernel panic - not syncing")),
     (
         USERSPACE,
-        re.compile(r"^\S+ login: |systemd\[1\]|Welcome to |Run /\S*init as init process|cloud-init\[", re.MULTILINE),
+        re.compile(r"^\S+ login:|systemd\[1\]|Welcome to |Run /\S*init as init process|cloud-init\[", re.MULTILINE),
     ),
     (KERNEL, re.compile(r"Linux version [0-9]|EFI stub: |^\[ +[0-9]+\.[0-9]{6}\] ", re.MULTILINE)),
     (
@@ -69,7 +69,8 @@ class ConsoleReader:
     def lines(self, count: int = 0) -> list[str]:
         """The last lines, without escape sequences; 0 means all that are kept."""
         with self._lock:
-            kept = [*self._lines, *([self._partial] if self._partial.strip() else [])]
+            last = plain_text(self._partial)
+            kept = [*self._lines, *([last] if last else [])]
         return kept[-count:] if count else kept
 
     def _run(self) -> None:

@@ -32,7 +32,7 @@ OVMF = 'BdsDxe: loading Boot0001 "UEFI QEMU QEMU HARDDISK " from PciRoot(0x0)/Pc
         ([OVMF, "EFI stub: Loaded initrd from LINUX_EFI_INITRD_MEDIA_GUID device path"], "kernel", "agent_missing"),
         (["[    0.000000] Linux version 6.12.0"], "kernel", "agent_missing"),
         ([OVMF, "guest: init started"], "kernel", "agent_missing"),
-        (["[    3.1] x", "debian login: "], "userspace", "agent_missing"),
+        (["[    3.1] x", "debian login:"], "userspace", "agent_missing"),
         (["Welcome to Debian GNU/Linux 13"], "userspace", "agent_missing"),
         (["[    1.234567] Kernel panic - not syncing: VFS: Unable to mount root fs"], "panic", "kernel_panic"),
         (["debian login: ", "Kernel panic - not syncing: Fatal exception"], "panic", "kernel_panic"),
