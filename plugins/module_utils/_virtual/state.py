@@ -152,11 +152,11 @@ def list_hosts(state_root: Optional[str] = None) -> list[str]:
     return [name for name in entries if _NAME.match(name) and os.path.isdir(os.path.join(hosts_root(state_root), name))]
 
 
-def runtime_dir(paths: HostPaths, environ: Optional[Mapping[str, str]] = None) -> str:
+def runtime_dir(paths: HostPaths, environ: Optional[Mapping[str, str]] = None, run: str = "/run") -> str:
     """A short folder for sockets, whose paths the kernel limits; one per host and state folder."""
     environ = os.environ if environ is None else environ
-    if os.access("/run", os.W_OK):
-        base = "/run"
+    if os.access(run, os.W_OK):
+        base = run
     else:
         base = environ.get("XDG_RUNTIME_DIR") or os.path.join("/tmp", f"{NAME}-{os.getuid()}")
     mark = hashlib.sha256(os.path.abspath(paths.folder).encode()).hexdigest()[:10]
