@@ -23,6 +23,11 @@ options:
       - What to return of each host. Unset, it is a dictionary of all fields.
     type: str
     choices: [ssh_port, ssh_key, known_hosts, addresses, vm_image, vm_metadata, container_image, machine, console]
+  default:
+    description:
+      - What to return of a host that has not been started. Unset, that is an error.
+      - Ansible reads C(ansible_port) even for tasks that run elsewhere, such as the one that starts the host; so that variable needs a default.
+    type: raw
   state_dir:
     description: Where the hosts' state is. Unset, it is C($XDG_STATE_HOME/gpulab-fleet), or C(~/.local/state/gpulab-fleet).
     type: path
@@ -36,7 +41,7 @@ EXAMPLES = r"""
     msg: "{{ lookup('gpulab.fleet.virtual_host', 'vgpu-h100', field='addresses').gpu0 }}"
 
 # in an inventory
-# ansible_port: "{{ lookup('gpulab.fleet.virtual_host', inventory_hostname, field='ssh_port') }}"
+# ansible_port: "{{ lookup('gpulab.fleet.virtual_host', inventory_hostname, field='ssh_port', default=22) }}"
 """
 
 RETURN = r"""
@@ -55,6 +60,8 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.parts import GUEST_FILES
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.state import RUNNING, HostPaths, HostState
 
+# Told apart from a default of None.
+NO_DEFAULT = object()
 FIELDS = ("ssh_port", "ssh_key", "known_hosts", "addresses", "machine", "console")
 
 
@@ -64,10 +71,12 @@ def describe(state: HostState) -> dict[str, Any]:
     return {**values, **{name: state.guest_images[name] for name in GUEST_FILES if name in state.guest_images}}
 
 
-def read(name: str, field: str | None, state_root: str | None) -> Any:
+def read(name: str, field: str | None, state_root: str | None, default: Any = NO_DEFAULT) -> Any:
     """The fields of one host, or one of them."""
     state = HostPaths(name, state_root).load()
     if state is None or state.status != RUNNING:
+        if default is not NO_DEFAULT:
+            return default
         what = "has never been started" if state is None else f"is {state.status}"
         raise FleetError(f"virtual host {name!r} {what}; run the playbook gpulab.fleet.virtual_hosts, which starts it")
     values = describe(state)
@@ -84,6 +93,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # ansible-core ships no t
     def run(self, terms: list[Any], variables: dict[str, Any] | None = None, **kwargs: Any) -> list[Any]:
         self.set_options(var_options=variables, direct=kwargs)
         try:
-            return [read(str(term), self.get_option("field"), self.get_option("state_dir")) for term in terms]
+            default = kwargs.get("default", NO_DEFAULT)
+            return [read(str(term), self.get_option("field"), self.get_option("state_dir"), default) for term in terms]
         except FleetError as error:
             raise AnsibleLookupError(error.message) from error

@@ -88,7 +88,9 @@ def command_line(machine: Machine, inputs: QemuInputs, topology: Optional[Topolo
     arguments += ["-device", "intel-iommu,intremap=on,aw-bits=48,caching-mode=on"]
     arguments += inputs.plugin_arguments
     arguments += ["-kernel", inputs.kernel, "-initrd", inputs.initrd, "-append", _kernel_arguments(inputs)]
-    arguments += [*_identity(inputs), *_own_devices(inputs, slots), *_buses(machine, topology)]
+    # The same host is the same computer at each start.
+    arguments += ["-uuid", str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{inputs.name}.virtual-host.gpulab.fleet"))]
+    arguments += [*_own_devices(inputs, slots), *_buses(machine, topology)]
     places = {placement.device.name: placement for placement in topology.placements}
     for spec in device_specs(machine):
         arguments += _device(spec, places[spec.device], inputs)
@@ -137,18 +139,13 @@ def _kernel_arguments(inputs: QemuInputs) -> str:
     words = [KERNEL_ARGUMENTS]
     if _HOST_NAME.match(inputs.name):
         words.append(f"systemd.hostname={inputs.name}")
+    if inputs.public_key:
+        # The one ssh key that may log in, as a credential that systemd hands to the ssh server (systemd.system-credentials(7)).
+        encoded = base64.b64encode(inputs.public_key.strip().encode() + b"\n").decode()
+        words.append(f"systemd.set_credential_binary=ssh.authorized_keys.root:{encoded}")
     if inputs.kernel_arguments:
         words.append(inputs.kernel_arguments)
     return " ".join(words)
-
-
-def _identity(inputs: QemuInputs) -> list[str]:
-    """A stable machine identity, and the one ssh key that may log in: systemd reads it from SMBIOS (systemd.system-credentials(7))."""
-    arguments = ["-uuid", str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{inputs.name}.virtual-host.gpulab.fleet"))]
-    if inputs.public_key:
-        encoded = base64.b64encode(inputs.public_key.strip().encode() + b"\n").decode()
-        arguments += ["-smbios", f"type=11,value=io.systemd.credential.binary:ssh.authorized_keys.root={encoded}"]
-    return arguments
 
 
 def _own_devices(inputs: QemuInputs, slots: Iterator[int]) -> list[str]:

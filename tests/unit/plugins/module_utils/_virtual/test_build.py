@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import build
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.build import (
     BuildError,
@@ -120,7 +121,7 @@ def test_large_files_are_compared_by_size_and_time(tmp_path: Path, recipe: Recip
 
 def test_a_failure_shows_the_step_and_the_log(tmp_path: Path, recipe: Recipe, progress):
     recipe = with_script(recipe, SCRIPT + 'say "last step"\necho "disk full" >&2\nexit 7\n')
-    with pytest.raises(BuildError, match="status 7 at step: last step.*disk full") as caught:
+    with pytest.raises(BuildError, match=r"status 7 at step: last step.*disk full") as caught:
         ensure(recipe, str(tmp_path / "cache"), progress, 60)
     assert "disk full" in caught.value.details["excerpt"]
     assert os.path.exists(caught.value.details["log"])

@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 
 import pytest
+
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Board, Function, PcieRoot
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.hostplan import (

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import hypervisor
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.hypervisor import Hypervisor, HypervisorError
 from ansible_collections.gpulab.fleet.tests.unit.plugins.module_utils._virtual.host_support import fake_qemu
@@ -121,5 +122,5 @@ def test_a_kvm_that_executes_nothing_is_not_taken(tmp_path: Path, monkeypatch: p
 def test_what_was_asked_for_is_not_replaced(tmp_path: Path):
     any_qemu = Hypervisor((os.devnull,), "11.1.3")
     assert hypervisor.choose_accel("tcg", any_qemu).name == "tcg"
-    with pytest.raises(HypervisorError, match="accel is kvm, but .* use accel: auto or tcg"):
+    with pytest.raises(HypervisorError, match=r"accel is kvm, but .* use accel: auto or tcg"):
         hypervisor.choose_accel("kvm", any_qemu, str(tmp_path / "kvm"), modules(tmp_path, "1"))

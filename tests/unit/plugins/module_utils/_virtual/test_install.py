@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import serve
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.install import InstallError, install, source_closure
 
@@ -65,5 +66,5 @@ def test_it_works_from_a_zip_file_as_ansible_ships_modules(tmp_path: Path):
 
 
 def test_a_module_that_is_not_there_is_named(tmp_path: Path):
-    with pytest.raises(InstallError, match="_virtual.nothing"):
+    with pytest.raises(InstallError, match=r"_virtual\.nothing"):
         install(PREFIX + "_virtual.nothing", str(tmp_path))

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.keys import (
     SshKeyError,
     ensure_key,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import DeadlineExpired, FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import DeviceServer, PcieRoot
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import manage as managing

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.hypervisor import Hypervisor
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.nested import GuardError, guard_arguments
 
@@ -36,7 +37,7 @@ def test_what_the_script_prints_are_the_arguments(tmp_path: Path, text: str, exp
 
 def test_a_refusal_comes_with_its_reason(tmp_path: Path):
     script = sources(tmp_path, 'echo "gcc: not found" >&2; exit 1\n')
-    with pytest.raises(GuardError, match="QEMU 11.1.3 is not fit .* gcc: not found.* nested_guard: false"):
+    with pytest.raises(GuardError, match=r"QEMU 11\.1\.3 is not fit .* gcc: not found.* nested_guard: false"):
         guard_arguments(script, str(tmp_path / "nested"), QEMU)
 
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.processes import (
     ProcessError,
     ProcessRef,

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.qcow2 import create_overlay, overlay_header
 
@@ -31,7 +32,7 @@ def test_what_qcow2_cannot_say_is_refused(backing: str, size_bytes: int):
 
 
 def test_an_image_that_is_not_there_is_named(tmp_path: Path):
-    with pytest.raises(FleetError, match="nothing.raw"):
+    with pytest.raises(FleetError, match=r"nothing\.raw"):
         create_overlay(str(tmp_path / "disk.qcow2"), str(tmp_path / "nothing.raw"))
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import DeviceServer, Machine, PcieRoot
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.devices import device_specs
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.qemu import QemuError, QemuInputs, command_line
@@ -166,11 +167,11 @@ def test_kvm_gets_the_processor_of_the_machine_below():
 
 def test_the_ssh_key_comes_as_a_systemd_credential():
     described = pair()
-    argv = command_line(described, inputs(described, public_key="ssh-ed25519 AAAA me\n"))
-    kind, _equals, encoded = values(argv, "-smbios")[0].partition("ssh.authorized_keys.root=")
-    assert kind == "type=11,value=io.systemd.credential.binary:"
-    assert base64.b64decode(encoded) == b"ssh-ed25519 AAAA me\n"
-    assert "-smbios" not in command_line(described, inputs(described))
+    (append,) = values(command_line(described, inputs(described, public_key="ssh-ed25519 AAAA me\n")), "-append")
+    word = next(word for word in append.split() if word.startswith("systemd.set_credential_binary="))
+    name, _colon, encoded = word.partition("=")[2].partition(":")
+    assert (name, base64.b64decode(encoded)) == ("ssh.authorized_keys.root", b"ssh-ed25519 AAAA me\n")
+    assert "credential" not in " ".join(command_line(described, inputs(described)))
 
 
 def test_ssh_is_forwarded_on_loopback_only_and_nothing_gets_out():

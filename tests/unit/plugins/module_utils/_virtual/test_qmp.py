@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.qmp import Qmp, QmpError
 
 GREETING = b'{"QMP": {"version": {}, "capabilities": []}}\n'

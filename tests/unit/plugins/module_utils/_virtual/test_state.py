@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.state import (
     LONGEST_SOCKET_NAME,
     MAX_SOCKET_PATH_BYTES,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets import load, machine_names
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import PcieRoot
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.topology import (
