@@ -70,7 +70,9 @@ class Engine:
                 tokens += self._room_for(addresses, config, options.tokens)
             spec = build_spec(params, self._kind, self._owner, self._lxd.has, gpus, join_raw_qemu(tokens))
         plan = make_plan(spec, observed, self._lxd.has)
-        self._refuse(spec, plan, config, addresses, image, observed)
+        self._refuse(spec, plan, config, addresses, image)
+        if START in plan.steps and STOP not in plan.steps and spec.kind == VIRTUAL_MACHINE and not check_mode:
+            self._hardware.wait_free(addresses, min(float(params["release_timeout_s"]), deadline.remaining_s()))
         return self._finish(params, spec, observed, plan, image, deadline, check_mode)
 
     def _gpus(self, params: Mapping[str, Any]) -> Optional[tuple[GpuDevice, ...]]:
@@ -105,7 +107,6 @@ class Engine:
         config: Mapping[str, str],
         addresses: tuple[str, ...],
         image: Optional[ImageRequest],
-        observed: Optional[Instance],
     ) -> None:
         if CREATE in plan.steps:
             if image is None:
@@ -156,7 +157,7 @@ class Engine:
                 if spec.wants_running and params["wait"]:
                     ready = self._wait(spec, deadline, console, params)
             observed = patiently(lambda: self._lxd.get_instance(spec.name), deadline) if plan.steps else observed
-        return {
+        result = {
             "changed": plan.changed,
             "diff": {side: dict(values) for side, values in plan.diff.items()},
             "actions": list(plan.steps) if check_mode else applier.actions,
@@ -164,10 +165,12 @@ class Engine:
             "pending": [change.path for change in plan.pending],
             "instance": None if observed is None else describe_instance(observed),
             "gpus": list(addresses_of(observed.expanded_devices)) if observed is not None else [],
-            "qemu_opts_explained": None if self._explained is None else dict(self._explained),
             "released": applier.released,
             "ready": None if ready is None else ready.to_dict(),
         }
+        if spec.kind == VIRTUAL_MACHINE:
+            result["qemu_opts_explained"] = None if self._explained is None else dict(self._explained)
+        return result
 
     def _console(
         self, spec: InstanceSpec, plan: Plan, params: Mapping[str, Any]
