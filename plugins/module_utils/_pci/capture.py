@@ -69,6 +69,15 @@ def capture_machine(
     return _machine(name, host, inline, roots, source)
 
 
+def board_of(function: PciFunction, functions: Sequence[PciFunction], boards: Mapping[str, Board]) -> Optional[Board]:
+    """The board of the catalog that the function is, by its ids; None when the catalog has none or it is no board's main function."""
+    kind = kind_of(function)
+    if kind is None:
+        return None
+    others = sorted(companions(function, functions), key=lambda other: other.number)
+    return _known((_shown(function), *(_shown(other) for other in others)), kind, boards)
+
+
 def kind_of(function: PciFunction) -> Optional[str]:
     """The kind of board that the function would be the main function of; None for what a description leaves out."""
     if function.sriov is not None and function.sriov.physical_function is not None:

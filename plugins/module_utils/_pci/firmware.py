@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 SNAP_SOCKET = "var/snap/lxd/common/lxd/unix.socket"
+SNAP_YAML = "snap/lxd/current/meta/snap.yaml"
 DPKG_STATUS = "var/lib/dpkg/status"
 
 # The window that edk2 makes when it cannot or must not size it: 32 GiB at most.
@@ -71,6 +72,18 @@ def read_firmware(lxd_version: Optional[str], root: str = "/") -> FirmwareFacts:
     return judge_firmware(
         lxd_version, snap, None if snap else installed_version("ovmf", os.path.join(root, DPKG_STATUS))
     )
+
+
+def read_lxd_version(root: str = "/") -> Optional[str]:
+    """The version of the installed LXD without asking it; None when there is neither the snap nor the package."""
+    try:
+        with open(os.path.join(root, SNAP_YAML), encoding="utf-8", errors="replace") as stream:
+            match = re.search(r"^version:\s*['\"]?(\d+(?:\.\d+)+)", stream.read(), re.MULTILINE)
+    except OSError:
+        match = None
+    if match is not None:
+        return match.group(1)
+    return installed_version("lxd", os.path.join(root, DPKG_STATUS))
 
 
 def installed_version(package: str, status_file: str) -> Optional[str]:

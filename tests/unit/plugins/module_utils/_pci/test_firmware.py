@@ -10,6 +10,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._pci.firmware import 
     FirmwareFacts,
     installed_version,
     read_firmware,
+    read_lxd_version,
     trusts_phys_bits,
     window_bytes,
 )
@@ -55,6 +56,22 @@ def test_a_host_with_the_snap(tree):
     tree.write("var/snap/lxd/common/lxd/unix.socket", "")
     facts = read_firmware("6.5", str(tree.path))
     assert (facts.snap, facts.edk2_version, facts.dynamic_window) == (True, None, False)
+
+
+@pytest.mark.parametrize("line", ["version: 6.5-3ee3f8d", "version: '5.21.5-abc'", 'version: "6.7"'])
+def test_version_of_lxd_by_the_snap(tree, line):
+    tree.write("var/lib/dpkg/status", STATUS.format(status="install ok installed"))
+    tree.write("snap/lxd/current/meta/snap.yaml", f"name: lxd\n{line}\nbase: core24\n")
+    assert read_lxd_version(str(tree.path)) == line.split(" ")[1].strip("'\"").split("-")[0]
+
+
+def test_version_of_lxd_by_the_package(tree):
+    tree.write("var/lib/dpkg/status", STATUS.format(status="install ok installed"))
+    assert read_lxd_version(str(tree.path)) == "5.0.2"
+
+
+def test_no_lxd(tmp_path):
+    assert read_lxd_version(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize(
