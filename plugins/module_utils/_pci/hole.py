@@ -258,10 +258,11 @@ def _keep(
 
 
 def _sum_text(slots: Sequence[SlotBars]) -> str:
-    """Equal slots counted, as in "2 × (128 GiB + 16 MiB + 32 MiB)"."""
+    """Equal slots counted, the largest BAR first, as in "2 × (128 GiB + 16 MiB + 32 MiB)"."""
     counted: dict[tuple[int, ...], int] = {}
     for slot in slots:
-        sizes = tuple(sorted(slot.mmio64_bytes, reverse=True))
+        largest = slot.mmio64_bytes.index(max(slot.mmio64_bytes))
+        sizes = (slot.mmio64_bytes[largest], *slot.mmio64_bytes[:largest], *slot.mmio64_bytes[largest + 1 :])
         counted[sizes] = counted.get(sizes, 0) + 1
     return " + ".join(
         f"{count} × ({' + '.join(show_size(size) for size in sizes)})" for sizes, count in counted.items()

@@ -31,13 +31,13 @@ DYNAMIC = FirmwareFacts(True, "sizes its window")
 FIXED = FirmwareFacts(False, "has a fixed window")
 UNKNOWN = FirmwareFacts(None, "is not known")
 
-# BAR0, the big BAR, and the third, as the boards have them; all 64-bit prefetchable.
-T4 = (16 * MIB, 256 * MIB, 32 * MIB)
-RTX_4090 = (16 * MIB, 256 * MIB, 32 * MIB)
-RTX_4090_RESIZED = (16 * MIB, 32 * GIB, 32 * MIB)
-P100 = (16 * MIB, 16 * GIB, 32 * MIB)
-V100_32G = (16 * MIB, 32 * GIB, 32 * MIB)
-A100_40G = (16 * MIB, 64 * GIB, 32 * MIB)
+# The 64-bit prefetchable BARs as the boards have them; BAR0 is a 32-bit one before Hopper.
+T4 = (256 * MIB, 32 * MIB)
+RTX_4090 = (256 * MIB, 32 * MIB)
+RTX_4090_RESIZED = (32 * GIB, 32 * MIB)
+P100 = (16 * GIB, 32 * MIB)
+V100_32G = (32 * GIB, 32 * MIB)
+A100_40G = (64 * GIB, 32 * MIB)
 H100 = (16 * MIB, 128 * GIB, 32 * MIB)
 B200 = (64 * MIB, 256 * GIB, 32 * MIB)
 B300 = (64 * MIB, 512 * GIB, 32 * MIB)
@@ -298,7 +298,7 @@ def test_companions_count_with_their_gpu_once(tree):
 
 
 def test_resizable_bars_count_at_their_largest_only_when_asked(tree):
-    tree.add_function(bars={0: 16 * MIB, 1: 256 * MIB, 3: 32 * MIB}, resource1_resize="8100")
+    tree.add_function(bars={1: 256 * MIB, 3: 32 * MIB}, resource1_resize="8100")
     functions = read_functions(tree.sysfs)
     assert [slot.mmio64_bytes for slot in slots_of(functions, functions)] == [RTX_4090]
     assert [slot.mmio64_bytes for slot in slots_of(functions, functions, resize=True)] == [RTX_4090_RESIZED]
@@ -355,7 +355,7 @@ def test_memory_that_can_be_added_later_moves_the_hole():
 def test_explanation_shows_the_sum():
     plan = plan_hole(given(H100, H100, firmware=judge_firmware("6.1", True)))
     assert plan.explanation == (
-        "2 × (128 GiB + 32 MiB + 16 MiB) → 512 GiB of bridge windows + 32 GiB for other devices → hole of 1 TiB; host has 46 bits; "
+        "2 × (128 GiB + 16 MiB + 32 MiB) → 512 GiB of bridge windows + 32 GiB for other devices → hole of 1 TiB; host has 46 bits; "
         "LXD 6.1 (snap) has firmware with a fixed 64-bit window of 32 GiB (sized by the address width since 6.7), "
         "so also X-PciMmio64Mb=1048576"
     )
@@ -370,7 +370,7 @@ def test_refusal_has_the_numbers():
     with pytest.raises(HoleError) as caught:
         plan_hole(given(*(H100,) * 3, bits=40, ram_gib=8))
     assert caught.value.message == (
-        "qemu_opts: auto: 3 × (128 GiB + 32 MiB + 16 MiB) needs a 64-bit PCI hole of 1 TiB, which cannot fit: behind the guest's memory it "
+        "qemu_opts: auto: 3 × (128 GiB + 16 MiB + 32 MiB) needs a 64-bit PCI hole of 1 TiB, which cannot fit: behind the guest's memory it "
         "would lie from 10 GiB to 1034 GiB, and the host's CPU has 40 address bits (1 TiB). Pass fewer GPUs to this VM or lower ram_mb"
     )
     assert caught.value.details == {
