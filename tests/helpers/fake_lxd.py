@@ -189,6 +189,8 @@ class FakeLxd:
             names = [part.get_param("name", header="content-disposition") for part in message.get_payload()]
             content = b"".join(part.get_payload(decode=True) for part in message.get_payload())
             kind = {"rootfs.img": "virtual-machine", "rootfs": "container"}[names[1]]
+        if b"creation_date: 0\n" in content:
+            raise Refusal("Missing creation date")
         fingerprint = hashlib.sha256(content).hexdigest()
         if fingerprint in self.images:
             raise Refusal("Image with same fingerprint already exists")

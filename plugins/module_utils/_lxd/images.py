@@ -25,7 +25,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.image_spec impor
     describe,
     is_url,
 )
-from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.options import VIRTUAL_MACHINE
+from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.options import CONTAINER, VIRTUAL_MACHINE
 
 try:
     from requests_toolbelt import MultipartEncoder
@@ -96,7 +96,7 @@ def _find_local(lxd: Lxd, request: LocalImage, kind: str, option: str) -> str:
             option=option,
             value=request.reference,
         ) from error
-    _check_kind(str(image.get("type", "container")), kind, request, option)
+    _check_kind(str(image.get("type", CONTAINER)), kind, request, option)
     return str(image["fingerprint"])
 
 
@@ -138,15 +138,29 @@ def _bring_in(
         metadata = os.path.join(folder, "generated-metadata.tar")
         with open(metadata, "wb") as stream:
             stream.write(plain_metadata(os.uname().machine, os.path.basename(request.path)))
+    fingerprint = sha256_of(*([metadata, image] if metadata else [image]))
+    present = _image(lxd, fingerprint)
+    if present is not None:
+        # Somebody imported the same content by hand: use it, and leave it alone if it is of the other kind.
+        _check_kind(str(present.get("type", CONTAINER)), kind, request, option)
+        return fingerprint, False
     say(f"importing {describe(request)} into LXD's image store")
-    fingerprint = _import(lxd, image, metadata, kind, key, deadline, request, option)
-    imported, _headers = lxd.transport.request("get", f"images/{fingerprint}")
-    found = str(imported.get("type", "container"))
+    _import(lxd, image, metadata, kind, key, deadline, request, option)
+    imported = _image(lxd, fingerprint) or {}
+    found = str(imported.get("type", CONTAINER))
     if found != kind:
         operation, _headers = lxd.transport.request("delete", f"images/{fingerprint}")
         lxd.wait_operation(operation, deadline, f"removing the image {fingerprint[:12]}")
         _check_kind(found, kind, request, option)
     return fingerprint, True
+
+
+def _image(lxd: Lxd, fingerprint: str) -> Optional[dict[str, Any]]:
+    try:
+        image, _headers = lxd.transport.request("get", f"images/{fingerprint}")
+    except LxdNotFound:
+        return None
+    return dict(image)
 
 
 def _known(lxd: Lxd, key: str) -> Optional[str]:
@@ -173,8 +187,11 @@ def _is_qcow2(path: str) -> bool:
 
 
 def plain_metadata(architecture: str, description: str) -> bytes:
-    """A metadata tarball for a disk that comes without one; the same input gives the same bytes, and so the same fingerprint."""
-    text = f'architecture: {architecture}\ncreation_date: 0\nproperties:\n  description: "{description}"\n'.encode()
+    """A metadata tarball for a disk that comes without one; the same input gives the same bytes, and so the same fingerprint.
+
+    LXD takes a creation date of 0 for a missing one.
+    """
+    text = f'architecture: {architecture}\ncreation_date: 1\nproperties:\n  description: "{description}"\n'.encode()
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         entry = tarfile.TarInfo("metadata.yaml")
@@ -192,9 +209,8 @@ def _import(
     deadline: Deadline,
     request: FileImage,
     option: str,
-) -> str:
+) -> None:
     headers = {"X-LXD-properties": urlencode({KEY_PROPERTY: key}), "X-LXD-public": "false"}
-    fingerprint = sha256_of(*([metadata, image] if metadata else [image]))
     try:
         with open(image, "rb") as stream:
             if metadata is None:
@@ -214,14 +230,13 @@ def _import(
                     operation = _post(lxd, encoder, headers, deadline)
         lxd.wait_operation(operation, deadline, f"importing {describe(request)}")
     except LxdError as error:
-        # Two runs at once, or somebody who imported the same files by hand: the content is what counts.
+        # Two runs at once: the content is what counts.
         if "same fingerprint already exists" not in error.message:
             raise ImageError(
                 f"{option} is {describe(request)}, which LXD refuses: {error.message}; give a unified image tarball, or a qcow2 disk",
                 option=option,
                 value=describe(request),
             ) from error
-    return fingerprint
 
 
 def _post(lxd: Lxd, data: object, headers: dict[str, str], deadline: Deadline) -> Any:

@@ -113,7 +113,12 @@ def test_an_image_that_somebody_imported_by_hand_is_used(server, lxd, tmp_path):
     tarball = tmp_path / "image.tar"
     tarball.write_bytes(TARBALL)
     server.images[sha256(TARBALL)] = {"fingerprint": sha256(TARBALL), "type": CONTAINER, "properties": {}}
-    assert ready(lxd, str(tarball), CONTAINER, tmp_path).source["fingerprint"] == sha256(TARBALL)
+    used = ready(lxd, str(tarball), CONTAINER, tmp_path)
+    assert (used.source["fingerprint"], used.imported) == (sha256(TARBALL), False)
+    # It is theirs: also when it turns out to be of no use here.
+    with pytest.raises(ImageError, match="for a container"):
+        ready(lxd, str(tarball), VM, tmp_path)
+    assert list(server.images) == [sha256(TARBALL)]
 
 
 def test_an_image_of_the_wrong_kind_is_not_kept(server, lxd, tmp_path):
