@@ -34,7 +34,9 @@ def test_every_scenario_has_its_playbooks():
     for path in scenarios:
         own = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
         for step in own.get("scenario", {}).get("test_sequence", base):
-            assert step not in playbooks or (path.parent / f"{step}.yml").is_file(), f"{path.parent.name} has no {step}.yml"
+            assert step not in playbooks or (path.parent / f"{step}.yml").is_file(), (
+                f"{path.parent.name} has no {step}.yml"
+            )
 
 
 @pytest.mark.timeout(3600)
