@@ -8,7 +8,8 @@ import os
 from dataclasses import dataclass
 from typing import Collection, Iterable, Mapping, Optional
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._pci.sysfs import PciFunction, is_bridge, link_name
+from ansible_collections.gpulab.fleet.plugins.module_utils._pci.kernel_files import link_name, list_names, read_text
+from ansible_collections.gpulab.fleet.plugins.module_utils._pci.sysfs import PciFunction, is_bridge
 
 # drivers/vfio: a group is viable while every member has no driver or one that does no DMA of its own.
 PASSIVE_DRIVERS = frozenset({"vfio-pci", "pci-stub", "pcieport"})
@@ -63,10 +64,7 @@ def read_groups(functions: Iterable[PciFunction], sysfs: str = "/sys") -> list[G
     """All IOMMU groups in the order of their numbers; none at all means that the IOMMU is off."""
     folder = os.path.join(sysfs, "kernel", "iommu_groups")
     by_address = {function.address: function for function in functions}
-    try:
-        numbers = sorted(int(name) for name in os.listdir(folder) if name.isdigit())
-    except OSError:
-        return []
+    numbers = sorted(int(name) for name in list_names(folder) if name.isdigit())
     return [_read_group(number, os.path.join(folder, str(number)), by_address) for number in numbers]
 
 
@@ -110,18 +108,9 @@ def _may_stay(member: Member, passed_slots: Collection[str]) -> bool:
 
 def _read_group(number: int, path: str, by_address: Mapping[str, PciFunction]) -> Group:
     devices = os.path.join(path, "devices")
-    try:
-        names = sorted(os.listdir(devices))
-    except OSError:
-        names = []
     members = []
-    for name in names:
+    for name in list_names(devices):
         function = by_address.get(name)
         driver = function.driver if function else link_name(os.path.join(devices, name), "driver")
         members.append(Member(name, driver, function))
-    try:
-        with open(os.path.join(path, "type"), encoding="ascii") as stream:
-            kind: Optional[str] = stream.read().strip() or None
-    except OSError:
-        kind = None
-    return Group(number, kind, tuple(members))
+    return Group(number, read_text(path, "type") or None, tuple(members))

@@ -10,8 +10,14 @@ from dataclasses import dataclass, field
 from typing import Collection, Iterable, Iterator, Mapping, Optional
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
+from ansible_collections.gpulab.fleet.plugins.module_utils._pci.kernel_files import (
+    link_name,
+    list_names,
+    read_number,
+    read_text,
+)
 from ansible_collections.gpulab.fleet.plugins.module_utils._pci.nodes import address_of_resource, nodes_by_path
-from ansible_collections.gpulab.fleet.plugins.module_utils._pci.sysfs import devices_folder, link_name
+from ansible_collections.gpulab.fleet.plugins.module_utils._pci.sysfs import devices_folder
 
 SCAN_LIMIT_S = 10.0
 # A process may have a million files and maps; looking at more than these tells nothing new.
@@ -144,11 +150,11 @@ def kernel_users(addresses: Iterable[str], sysfs: str = "/sys") -> list[KernelUs
         module = link_name(os.path.join(folder, "driver"), "module")
         if module is not None:
             path = os.path.join(sysfs, "module", module)
-            count = _integer(os.path.join(path, "refcnt"))
-            used_by = tuple(_names(os.path.join(path, "holders")))
+            count = read_number(path, "refcnt") or 0
+            used_by = tuple(list_names(path, "holders"))
             if count or used_by:
                 users.append(KernelUser(address, f"module {module}", count, used_by))
-        users += [KernelUser(address, f"framebuffer {name}", 1) for name in _names(os.path.join(folder, "graphics"))]
+        users += [KernelUser(address, f"framebuffer {name}", 1) for name in list_names(folder, "graphics")]
     return users
 
 
@@ -182,7 +188,7 @@ def _plain(path: str) -> str:
 
 
 def _pids(procfs: str) -> list[int]:
-    return sorted(int(name) for name in _names(procfs) if name.isdigit())
+    return sorted(int(name) for name in list_names(procfs) if name.isdigit())
 
 
 def _open_files(folder: str) -> Iterator[str]:
@@ -210,9 +216,9 @@ def _mapped_files(folder: str) -> Iterator[str]:
 
 def _describe(procfs: str, pid: int, path: str, how: str, addresses: tuple[str, ...]) -> Holder:
     folder = os.path.join(procfs, str(pid))
-    container, unit = parse_cgroup(_text(os.path.join(folder, "cgroup")))
-    command = _text(os.path.join(folder, "comm")).strip() or "unknown"
-    return Holder(pid, command, path, how, addresses, container, unit, _vm(_text(os.path.join(folder, "cmdline"))))
+    container, unit = parse_cgroup(read_text(folder, "cgroup"))
+    command = read_text(folder, "comm") or "unknown"
+    return Holder(pid, command, path, how, addresses, container, unit, _vm(read_text(folder, "cmdline")))
 
 
 def _vm(cmdline: str) -> Optional[str]:
@@ -221,25 +227,3 @@ def _vm(cmdline: str) -> Optional[str]:
         return None
     match = _QEMU_NAME.match(arguments[arguments.index("-name") + 1])
     return match.group(1) if match else None
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read(65536)
-    except OSError:
-        return ""
-
-
-def _integer(path: str) -> int:
-    try:
-        return int(_text(path))
-    except ValueError:
-        return 0
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Mapping, Optional
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._pci.address_space import MIB
+from ansible_collections.gpulab.fleet.plugins.module_utils._pci.kernel_files import list_names, read_number, read_text
 
 # ARM's /proc/cpuinfo names no vendor and no address width.
 _CPUINFO_LINE = re.compile(r"^([^:\t]+?)\s*:\s*(.*)$")
@@ -73,11 +74,11 @@ def read_host(sysfs: str = "/sys", procfs: str = "/proc", dev: str = "/dev") -> 
     flags = cpu.get("flags", "").split()
     width = _PHYS_BITS.search(cpu.get("address sizes", ""))
     memory = _meminfo(procfs)
-    units = _names(os.path.join(sysfs, "class", "iommu"))
-    groups = _names(os.path.join(sysfs, "kernel", "iommu_groups"))
+    units = list_names(sysfs, "class", "iommu")
+    groups = list_names(sysfs, "kernel", "iommu_groups")
     return HostFacts(
         architecture=os.uname().machine,
-        kernel=_text(os.path.join(procfs, "sys", "kernel", "osrelease")),
+        kernel=read_text(procfs, "sys", "kernel", "osrelease"),
         cpus=_cpus(sysfs) or os.cpu_count() or 1,
         cpu_vendor=cpu.get("vendor_id", ""),
         phys_bits=int(width.group(1)) if width else None,
@@ -88,19 +89,19 @@ def read_host(sysfs: str = "/sys", procfs: str = "/proc", dev: str = "/dev") -> 
         memory_available_mib=memory.get("MemAvailable", 0) // 1024,
         numa_nodes=max(1, len(_nodes(sysfs))),
         hugepages=_hugepages(sysfs),
-        transparent_hugepages=_chosen(_text(os.path.join(sysfs, "kernel", "mm", "transparent_hugepage", "enabled"))),
+        transparent_hugepages=_chosen(read_text(sysfs, "kernel", "mm", "transparent_hugepage", "enabled")),
         # Groups are what VFIO needs; a unit without groups is an IOMMU that is not in use for DMA.
         iommu=bool(groups),
         iommu_units=tuple(units),
         kvm=os.path.exists(os.path.join(dev, "kvm")),
-        boot_id=_text(os.path.join(procfs, "sys", "kernel", "random", "boot_id")) or None,
+        boot_id=read_text(procfs, "sys", "kernel", "random", "boot_id") or None,
     )
 
 
 def _cpuinfo(procfs: str) -> dict[str, str]:
     """The fields of the first CPU."""
     fields: dict[str, str] = {}
-    for line in _text(os.path.join(procfs, "cpuinfo")).splitlines():
+    for line in read_text(procfs, "cpuinfo").splitlines():
         if not line.strip():
             break
         match = _CPUINFO_LINE.match(line)
@@ -112,7 +113,7 @@ def _cpuinfo(procfs: str) -> dict[str, str]:
 def _meminfo(procfs: str) -> dict[str, int]:
     """Sizes in KiB by name."""
     sizes: dict[str, int] = {}
-    for line in _text(os.path.join(procfs, "meminfo")).splitlines():
+    for line in read_text(procfs, "meminfo").splitlines():
         name, _colon, value = line.partition(":")
         number = value.split()
         if number and number[0].isdigit():
@@ -124,17 +125,17 @@ def _memory_mib(sysfs: str) -> int:
     """Memory as it is fitted, by the kernel's memory blocks; MemTotal leaves out what the kernel has taken for itself."""
     folder = os.path.join(sysfs, "devices", "system", "memory")
     try:
-        block_bytes = int(_text(os.path.join(folder, "block_size_bytes")), 16)
+        block_bytes = int(read_text(folder, "block_size_bytes"), 16)
     except ValueError:
         return 0
-    blocks = [name for name in _names(folder) if re.fullmatch(r"memory\d+", name)]
-    online = sum(1 for name in blocks if _text(os.path.join(folder, name, "state")) == "online")
+    blocks = [name for name in list_names(folder) if re.fullmatch(r"memory\d+", name)]
+    online = sum(1 for name in blocks if read_text(folder, name, "state") == "online")
     return online * block_bytes // MIB
 
 
 def _cpus(sysfs: str) -> int:
     total = 0
-    for part in _text(os.path.join(sysfs, "devices", "system", "cpu", "online")).split(","):
+    for part in read_text(sysfs, "devices", "system", "cpu", "online").split(","):
         first, _dash, last = part.partition("-")
         if first.isdigit():
             total += (int(last) if last.isdigit() else int(first)) - int(first) + 1
@@ -142,24 +143,29 @@ def _cpus(sysfs: str) -> int:
 
 
 def _nodes(sysfs: str) -> list[int]:
-    names = _names(os.path.join(sysfs, "devices", "system", "node"))
+    names = list_names(sysfs, "devices", "system", "node")
     return sorted(int(match.group(1)) for match in map(_NODE.fullmatch, names) if match)
 
 
 def _hugepages(sysfs: str) -> tuple[PagePool, ...]:
     folder = os.path.join(sysfs, "kernel", "mm", "hugepages")
     pools = []
-    for name in _names(folder):
+    for name in list_names(folder):
         match = _HUGEPAGES.fullmatch(name)
         if match is None:
             continue
         nodes = {}
         for node in _nodes(sysfs):
             path = os.path.join(sysfs, "devices", "system", "node", f"node{node}", "hugepages", name)
-            nodes[node] = (_integer(path, "nr_hugepages"), _integer(path, "free_hugepages"))
+            nodes[node] = (read_number(path, "nr_hugepages") or 0, read_number(path, "free_hugepages") or 0)
         path = os.path.join(folder, name)
         pools.append(
-            PagePool(int(match.group(1)), _integer(path, "nr_hugepages"), _integer(path, "free_hugepages"), nodes)
+            PagePool(
+                int(match.group(1)),
+                read_number(path, "nr_hugepages") or 0,
+                read_number(path, "free_hugepages") or 0,
+                nodes,
+            )
         )
     return tuple(sorted(pools, key=lambda pool: pool.size_kib))
 
@@ -168,23 +174,3 @@ def _chosen(text: str) -> Optional[str]:
     """The bracketed word of a file such as "always [madvise] never"."""
     match = re.search(r"\[(\w+)\]", text)
     return match.group(1) if match else None
-
-
-def _integer(folder: str, name: str) -> int:
-    text = _text(os.path.join(folder, name))
-    return int(text) if text.isdigit() else 0
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read().strip()
-    except OSError:
-        return ""
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []

@@ -8,7 +8,8 @@ import os
 import re
 from typing import Iterable
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._pci.sysfs import devices_folder, link_name
+from ansible_collections.gpulab.fleet.plugins.module_utils._pci.kernel_files import link_name, list_names, read_text
+from ansible_collections.gpulab.fleet.plugins.module_utils._pci.sysfs import devices_folder
 
 # AMD's compute interface is one node for all GPUs of the driver.
 KFD = "/dev/kfd"
@@ -39,12 +40,10 @@ def address_of_resource(path: str) -> str | None:
 def _nodes_of(address: str, procfs: str, sysfs: str) -> list[str]:
     folder = os.path.join(devices_folder(sysfs), address)
     nodes = [
-        f"/dev/dri/{name}"
-        for name in _names(os.path.join(folder, "drm"))
-        if re.fullmatch(r"(card|renderD|controlD)\d+", name)
+        f"/dev/dri/{name}" for name in list_names(folder, "drm") if re.fullmatch(r"(card|renderD|controlD)\d+", name)
     ]
-    nodes += [f"/dev/fb{name[2:]}" for name in _names(os.path.join(folder, "graphics")) if re.fullmatch(r"fb\d+", name)]
-    nodes += [f"/dev/vfio/devices/{name}" for name in _names(os.path.join(folder, "vfio-dev"))]
+    nodes += [f"/dev/fb{name[2:]}" for name in list_names(folder, "graphics") if re.fullmatch(r"fb\d+", name)]
+    nodes += [f"/dev/vfio/devices/{name}" for name in list_names(folder, "vfio-dev")]
     group = link_name(folder, "iommu_group")
     if group is not None:
         # A group without a real IOMMU has its node under the name noiommu-N.
@@ -58,18 +57,5 @@ def _nodes_of(address: str, procfs: str, sysfs: str) -> list[str]:
 
 
 def _nvidia_minor(address: str, procfs: str) -> int | None:
-    try:
-        with open(
-            os.path.join(procfs, "driver", "nvidia", "gpus", address, "information"), encoding="utf-8", errors="replace"
-        ) as stream:
-            match = _MINOR.search(stream.read())
-    except OSError:
-        return None
+    match = _MINOR.search(read_text(procfs, "driver", "nvidia", "gpus", address, "information"))
     return int(match.group(1)) if match else None
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []

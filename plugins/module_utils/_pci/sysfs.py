@@ -9,6 +9,13 @@ import re
 from dataclasses import dataclass
 from typing import Iterable, Optional
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._pci.kernel_files import (
+    link_name,
+    list_names,
+    read_number,
+    read_text,
+)
+
 # include/linux/ioport.h
 IORESOURCE_IO = 0x100
 IORESOURCE_PREFETCH = 0x2000
@@ -144,12 +151,7 @@ class PciFunction:
 
 def read_functions(sysfs: str = "/sys") -> list[PciFunction]:
     """Every PCI function of the machine in the order of addresses; one that goes away while it is read is left out."""
-    folder = devices_folder(sysfs)
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return []
-    found = (read_function(name, sysfs) for name in names)
+    found = (read_function(name, sysfs) for name in list_names(devices_folder(sysfs)))
     return sorted(
         (function for function in found if function is not None), key=lambda function: address_key(function.address)
     )
@@ -158,29 +160,29 @@ def read_functions(sysfs: str = "/sys") -> list[PciFunction]:
 def read_function(address: str, sysfs: str = "/sys") -> Optional[PciFunction]:
     """One function; None when there is none at this address."""
     path = os.path.join(devices_folder(sysfs), address)
-    vendor_id, device_id, class_code = (_number(path, name) for name in ("vendor", "device", "class"))
+    vendor_id, device_id, class_code = (read_number(path, name, base=16) for name in ("vendor", "device", "class"))
     if not _ADDRESS.fullmatch(address) or vendor_id is None or device_id is None or class_code is None:
         return None
-    lines = _text(path, "resource").splitlines()
-    numa_node = _number(path, "numa_node", base=10)
+    lines = read_text(path, "resource").splitlines()
+    numa_node = read_number(path, "numa_node")
     group = link_name(path, "iommu_group")
     return PciFunction(
         address=address,
         vendor_id=vendor_id,
         device_id=device_id,
         class_code=class_code,
-        subsystem_vendor_id=_number(path, "subsystem_vendor") or 0,
-        subsystem_id=_number(path, "subsystem_device") or 0,
-        revision=_number(path, "revision") or 0,
+        subsystem_vendor_id=read_number(path, "subsystem_vendor", base=16) or 0,
+        subsystem_id=read_number(path, "subsystem_device", base=16) or 0,
+        revision=read_number(path, "revision", base=16) or 0,
         driver=link_name(path, "driver"),
         # The kernel says -1 where the firmware names no node.
         numa_node=numa_node if numa_node is not None and numa_node >= 0 else None,
         iommu_group=int(group) if group is not None and group.isdigit() else None,
         root=_root(path),
         bars=_bars(path, lines),
-        boot_vga=_number(path, "boot_vga", base=10) == 1,
+        boot_vga=read_number(path, "boot_vga") == 1,
         driver_override=_override(path),
-        power_state=_text(path, "power_state") or None,
+        power_state=read_text(path, "power_state") or None,
         sriov=_sriov(path),
         vf_bars=sum(1 for index in VF_BAR_LINES if index < len(lines) and _range(lines[index]) is not None),
     )
@@ -188,14 +190,6 @@ def read_function(address: str, sysfs: str = "/sys") -> Optional[PciFunction]:
 
 def devices_folder(sysfs: str) -> str:
     return os.path.join(sysfs, "bus", "pci", "devices")
-
-
-def link_name(folder: str, name: str) -> Optional[str]:
-    """The last part of what a symbolic link points at; None when there is no such link."""
-    try:
-        return os.path.basename(os.readlink(os.path.join(folder, name)))
-    except OSError:
-        return None
 
 
 def address_key(address: str) -> tuple[int, ...]:
@@ -227,24 +221,9 @@ def companions(function: PciFunction, functions: Iterable[PciFunction]) -> list[
     return [other for other in functions if other.slot == function.slot and other.address != function.address]
 
 
-def _text(folder: str, name: str) -> str:
-    try:
-        with open(os.path.join(folder, name), encoding="ascii", errors="replace") as stream:
-            return stream.read().strip()
-    except OSError:
-        return ""
-
-
-def _number(folder: str, name: str, base: int = 16) -> Optional[int]:
-    try:
-        return int(_text(folder, name), base)
-    except ValueError:
-        return None
-
-
 def _override(path: str) -> Optional[str]:
     # The kernel prints "(null)" for a function without an override.
-    text = _text(path, "driver_override")
+    text = read_text(path, "driver_override")
     return None if text in ("", "(null)") else text
 
 
@@ -255,11 +234,11 @@ def _root(path: str) -> Optional[str]:
 
 
 def _sriov(path: str) -> Optional[Sriov]:
-    total_vfs = _number(path, "sriov_totalvfs", base=10)
+    total_vfs = read_number(path, "sriov_totalvfs")
     physical_function = link_name(path, "physfn")
     if not total_vfs and physical_function is None:
         return None
-    return Sriov(total_vfs or 0, _number(path, "sriov_numvfs", base=10) or 0, physical_function)
+    return Sriov(total_vfs or 0, read_number(path, "sriov_numvfs") or 0, physical_function)
 
 
 def _range(line: str) -> Optional[tuple[int, int, int]]:
@@ -295,5 +274,5 @@ def _bars(path: str, lines: list[str]) -> tuple[PciBar, ...]:
 
 def _resizable(path: str, index: int) -> tuple[int, ...]:
     # Documentation/ABI/testing/sysfs-bus-pci: bit n stands for 2^(n + 20) bytes.
-    mask = _number(path, f"resource{index}_resize") or 0
+    mask = read_number(path, f"resource{index}_resize", base=16) or 0
     return tuple(1 << (bit + 20) for bit in range(mask.bit_length()) if mask >> bit & 1)
