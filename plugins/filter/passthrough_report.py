@@ -10,7 +10,7 @@ name: passthrough_report
 short_description: Gather the checks of all hosts
 version_added: 0.1.0
 description:
-  - Gathers the facts C(passthrough_checks) and C(passthrough_labels) of all hosts of a play. A host without checks was lost before its first test; it
+  - Gathers the facts C(passthrough_checks), C(passthrough_labels) and C(passthrough_host) of all hosts of a play. A host without checks was lost before its first test; it
     gets a failed check, so that it is not missing in the report.
 positional: hostvars
 options:
@@ -35,7 +35,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: C(checks) of all hosts, C(labels) of their devices by host, and C(started), when the first test began.
+  description: C(checks) of all hosts, C(labels) of their devices and C(hosts), facts of their own, both by host, and C(started), when the first test began.
   type: dict
 """
 
@@ -53,6 +53,7 @@ _NOBODY = (
 def passthrough_report(hosts: Sequence[str], hostvars: Mapping[str, Any]) -> dict[str, Any]:
     checks: list[dict[str, Any]] = []
     labels: dict[str, Any] = {}
+    about: dict[str, Any] = {}
     started = []
     tested = [host for host in hosts if host != "localhost" or "passthrough_checks" in hostvars[host]]
     for host in tested:
@@ -60,11 +61,13 @@ def passthrough_report(hosts: Sequence[str], hostvars: Mapping[str, Any]) -> dic
         checks += facts.get("passthrough_checks") or [failed_check(host, "ready", "host", "tested", {"msg": _LOST})]
         if facts.get("passthrough_labels"):
             labels[host] = facts["passthrough_labels"]
+        if facts.get("passthrough_host"):
+            about[host] = facts["passthrough_host"]
         if facts.get("_passthrough_started"):
             started.append(str(facts["_passthrough_started"]))
     if not tested:
         checks.append(failed_check("localhost", "ready", "host", "hosts", {"msg": _NOBODY}))
-    return {"checks": checks, "labels": labels, "started": min(started, default="")}
+    return {"checks": checks, "labels": labels, "hosts": about, "started": min(started, default="")}
 
 
 class FilterModule:

@@ -100,6 +100,7 @@ def main():
         "euid": os.geteuid(),
         "os": release.get("ID", ""),
         "os_like": release.get("ID_LIKE", ""),
+        "memory_mb": int(first_line("/proc/meminfo").split()[1]) // 1024,
         "hugepages": int(first_line(os.path.join(pages, "nr_hugepages")) or 0),
         "lxd": look_at_lxd(timeout_s),
     }
