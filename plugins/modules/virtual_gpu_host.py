@@ -135,7 +135,7 @@ options:
   timeout_s:
     description: Seconds that a start may take, without the builds.
     type: int
-    default: 300
+    default: 600
   build_timeout_s:
     description: Seconds that all builds together may take.
     type: int
@@ -322,7 +322,7 @@ ARGUMENT_SPEC: dict[str, Any] = {
     "qemu_arguments": {"type": "list", "elements": "str", "default": []},
     "nested_guard": {"type": "bool", "default": True},
     "wait_for": {"type": "str", "choices": ["login", "banner"], "default": "login"},
-    "timeout_s": {"type": "int", "default": 300},
+    "timeout_s": {"type": "int", "default": 600},
     "build_timeout_s": {"type": "int", "default": 3600},
     "shutdown_timeout_s": {"type": "int", "default": 60},
     "state_dir": {"type": "path"},

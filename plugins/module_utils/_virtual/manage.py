@@ -60,7 +60,7 @@ class Request:
     qemu_arguments: tuple[str, ...] = ()
     nested_guard: bool = True
     wait_for: str = "login"
-    timeout_s: float = 300.0
+    timeout_s: float = 600.0
     shutdown_timeout_s: float = 60.0
     state_root: Optional[str] = None
     check_mode: bool = False

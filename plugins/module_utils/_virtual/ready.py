@@ -7,9 +7,10 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
-from typing import Optional, Sequence
+from typing import Optional, Sequence, Union
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
@@ -23,9 +24,10 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.state import
 BANNER, LOGIN = "banner", "login"
 WAITS = (LOGIN, BANNER)
 PROGRESS_EVERY_S = 4.0
-# QEMU takes the connection at once, whether or not anybody listens inside; so a silent one is given up soon.
-BANNER_TIMEOUT_S = 2.0
-LOGIN_TIMEOUT_S = 20.0
+POLL_S = 0.25
+# QEMU takes a connection at once, whether or not anybody listens inside; a busy emulated host may take seconds to greet.
+BANNER_TIMEOUT_S = 15.0
+LOGIN_TIMEOUT_S = 60.0
 # The server is up and keeps refusing the key: waiting longer does not help.
 MAX_REFUSALS = 6
 PORT_TAKEN = "Could not set up host forwarding"
@@ -49,49 +51,119 @@ class Started:
 
 
 def await_ready(started: Started, wait: str, progress: Progress, deadline: Deadline) -> None:
-    """Return once the ssh server greets (`banner`) or lets us in (`login`)."""
+    """Return once the ssh server greets (`banner`) or lets us in (`login`); look after everything else meanwhile."""
     state = started.state
     began = Deadline(deadline.remaining_s())
     said_at_s, refusals, last = -PROGRESS_EVERY_S, 0, "nothing answers on the ssh port"
-    while True:
-        _raise_if_hopeless(started)
-        if read_banner(state.ssh_port, min(BANNER_TIMEOUT_S, max(deadline.remaining_s(), 0.1))) is not None:
-            if wait == BANNER:
-                return
-            refused = try_login(state, min(LOGIN_TIMEOUT_S, max(deadline.remaining_s(), 1.0)))
-            if refused is None:
-                return
-            last = f"ssh refuses: {refused}"
-            refusals += 1 if "Permission denied" in refused else 0
-        if deadline.expired() or refusals >= MAX_REFUSALS:
-            raise _not_ready(state, f"no ssh login after {began.elapsed_s():.0f} s: {last}", "console", state.console)
-        if began.elapsed_s() - said_at_s >= PROGRESS_EVERY_S:
-            said_at_s = began.elapsed_s()
-            progress.say(f"booting, {said_at_s:.0f} s: {_last_line(state.console)}")
-        time.sleep(min(0.3, max(deadline.remaining_s(), 0.01)))
-
-
-def read_banner(port: int, timeout_s: float) -> Optional[str]:
-    """What an ssh server says first; None when none answers in time."""
+    attempt: Union[Greeting, Login] = Greeting(state.ssh_port)
     try:
-        with socket.create_connection((LOOPBACK, port), timeout=timeout_s) as connection:
-            connection.settimeout(timeout_s)
-            greeting = connection.recv(255)
-    except OSError:
+        while True:
+            _raise_if_hopeless(started)
+            answer = attempt.poll(POLL_S)
+            if isinstance(attempt, Greeting) and answer is not None:
+                if wait == BANNER:
+                    return
+                attempt = Login(state, LOGIN_TIMEOUT_S)
+            elif answer is not None:
+                if answer == "":
+                    return
+                last = f"ssh refuses: {answer}"
+                refusals += 1 if "Permission denied" in answer else 0
+                attempt = Greeting(state.ssh_port)
+            if deadline.expired() or refusals >= MAX_REFUSALS:
+                raise _not_ready(
+                    state, f"no ssh login after {began.elapsed_s():.0f} s: {last}", "console", state.console
+                )
+            if began.elapsed_s() - said_at_s >= PROGRESS_EVERY_S:
+                said_at_s = began.elapsed_s()
+                progress.say(f"booting, {said_at_s:.0f} s: {_last_line(state.console)}")
+    finally:
+        attempt.close()
+
+
+class Greeting:
+    """Waits for what an ssh server says first, over one connection after another."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._connection: Optional[socket.socket] = None
+        self._since = Deadline(BANNER_TIMEOUT_S)
+
+    def poll(self, timeout_s: float) -> Optional[str]:
+        """The greeting, or None when none came within `timeout_s`."""
+        try:
+            if self._connection is None or self._since.expired():
+                self.close()
+                self._connection = socket.create_connection((LOOPBACK, self.port), timeout=timeout_s)
+                self._since = Deadline(BANNER_TIMEOUT_S)
+            self._connection.settimeout(timeout_s)
+            greeting = self._connection.recv(255)
+        except socket.timeout:
+            return None
+        except OSError:
+            greeting = b""
+        self.close()
+        if greeting.startswith(b"SSH-"):
+            return greeting.decode(errors="replace").strip()
+        # Refused, reset, or no ssh server: the next try is not at once.
+        time.sleep(timeout_s)
         return None
-    text = greeting.decode(errors="replace").strip()
-    return text if text.startswith("SSH-") else None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class Login:
+    """Logs in and does nothing."""
+
+    def __init__(self, state: HostState, timeout_s: float) -> None:
+        self._deadline = Deadline(timeout_s)
+        self._output = tempfile.TemporaryFile()
+        try:
+            self._process = subprocess.Popen(
+                [*ssh_command(state, timeout_s), "true"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._output,
+            )
+        except OSError as error:
+            self._output.close()
+            raise NotReady(f"ssh does not run: {error}; install openssh-client") from error
+
+    def poll(self, timeout_s: float) -> Optional[str]:
+        """None while it lasts, an empty text when it worked, else what ssh said."""
+        try:
+            status = self._process.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            if not self._deadline.expired():
+                return None
+            self.close()
+            return f"no answer within {self._deadline.timeout_s:.0f} s"
+        self._output.seek(0)
+        text = self._output.read().decode(errors="replace").strip().replace("\n", " ")
+        self.close()
+        return "" if status == 0 else text or f"status {status}"
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._output.close()
 
 
 def responds(state: HostState, timeout_s: float) -> bool:
     """Whether a host that should be running still greets; a busy emulated one may take its time."""
     deadline = Deadline(timeout_s)
-    while True:
-        if read_banner(state.ssh_port, min(5.0, max(deadline.remaining_s(), 0.1))) is not None:
-            return True
-        if deadline.expired():
-            return False
-        time.sleep(min(0.5, max(deadline.remaining_s(), 0.01)))
+    attempt = Greeting(state.ssh_port)
+    try:
+        while not deadline.expired():
+            if attempt.poll(POLL_S) is not None:
+                return True
+        return False
+    finally:
+        attempt.close()
 
 
 def ssh_command(state: HostState, timeout_s: float) -> list[str]:
@@ -106,25 +178,6 @@ def ssh_command(state: HostState, timeout_s: float) -> list[str]:
     for option in [*options, f"UserKnownHostsFile={state.known_hosts}", "LogLevel=ERROR"]:
         argv += ["-o", option]
     return [*argv, f"root@{LOOPBACK}"]
-
-
-def try_login(state: HostState, timeout_s: float) -> Optional[str]:
-    """Log in and do nothing; None when it works, else what ssh says."""
-    try:
-        answer = subprocess.run(
-            [*ssh_command(state, timeout_s), "true"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=timeout_s,
-        )
-    except subprocess.TimeoutExpired:
-        return f"no answer within {timeout_s:.0f} s"
-    except OSError as error:
-        raise NotReady(f"ssh does not run: {error}; install openssh-client") from error
-    if answer.returncode == 0:
-        return None
-    return answer.stderr.decode(errors="replace").strip().replace("\n", " ") or f"status {answer.returncode}"
 
 
 def _raise_if_hopeless(started: Started) -> None:
