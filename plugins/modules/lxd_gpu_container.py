@@ -77,7 +77,7 @@ EXAMPLES = r"""
 RETURN = r"""
 actions:
   description: What was done to the container, in its order. In check mode, what would be done.
-  returned: always
+  returned: always, except when the call is refused before anything is done
   type: list
   elements: str
   sample: [create, start]
@@ -124,7 +124,7 @@ gpus:
   sample: ["0000:41:00.0"]
 released:
   description: After a stop, how each function stands that the container had.
-  returned: always
+  returned: always, except when the call is refused before anything is done
   type: list
   elements: dict
   contains:

@@ -119,7 +119,7 @@ EXAMPLES = r"""
 RETURN = r"""
 actions:
   description: What was done to the VM, in its order. In check mode, what would be done.
-  returned: always
+  returned: always, except when the call is refused before anything is done
   type: list
   elements: str
   sample: [create, start]
@@ -188,7 +188,7 @@ qemu_opts_explained:
       elements: str
 released:
   description: After a stop, how each function stands that the VM had.
-  returned: always
+  returned: always, except when the call is refused before anything is done
   type: list
   elements: dict
   contains:

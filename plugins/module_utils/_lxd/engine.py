@@ -150,13 +150,18 @@ class Engine:
         )
         ready: Optional[Ready] = None
         if not check_mode:
-            with self._console(spec, plan, params) as console:
-                applier.run(plan, lambda: self._source(image, deadline))
-                if not plan.steps and spec.state == "stopped" and observed is not None:
-                    applier.give_back(addresses_of(observed.expanded_devices))
-                if spec.wants_running and params["wait"]:
-                    ready = self._wait(spec, deadline, console, params)
-            observed = patiently(lambda: self._lxd.get_instance(spec.name), deadline) if plan.steps else observed
+            try:
+                with self._console(spec, params) as console:
+                    applier.run(plan, lambda: self._source(image, deadline))
+                    if not plan.steps and spec.state == "stopped" and observed is not None:
+                        applier.give_back(addresses_of(observed.expanded_devices))
+                    if spec.wants_running and params["wait"]:
+                        ready = self._wait(spec, deadline, console, START in plan.steps, params)
+                observed = patiently(lambda: self._lxd.get_instance(spec.name), deadline) if plan.steps else observed
+            except FleetError as error:
+                done = {"changed": bool(applier.actions), "actions": applier.actions, "released": applier.released}
+                error.details.update({key: value for key, value in done.items() if key not in error.details})
+                raise
         result = {
             "changed": plan.changed,
             "diff": {side: dict(values) for side, values in plan.diff.items()},
@@ -173,10 +178,10 @@ class Engine:
         return result
 
     def _console(
-        self, spec: InstanceSpec, plan: Plan, params: Mapping[str, Any]
+        self, spec: InstanceSpec, params: Mapping[str, Any]
     ) -> Union[ConsoleReader, contextlib.AbstractContextManager[None]]:
-        """Listen from before the start on. A VM that runs already keeps its console to whoever has it."""
-        if spec.kind == VIRTUAL_MACHINE and START in plan.steps and params["wait"]:
+        """Listen from before the start on, and until the wait is over."""
+        if spec.kind == VIRTUAL_MACHINE and spec.wants_running and params["wait"]:
             return ConsoleReader(console_paths(self._lxd.log_folders(spec.name)))
         return contextlib.nullcontext()
 
@@ -187,9 +192,14 @@ class Engine:
         return ready.source
 
     def _wait(
-        self, spec: InstanceSpec, deadline: Deadline, console: Optional[ConsoleReader], params: Mapping[str, Any]
+        self,
+        spec: InstanceSpec,
+        deadline: Deadline,
+        console: Optional[ConsoleReader],
+        from_start: bool,
+        params: Mapping[str, Any],
     ) -> Ready:
-        waiter = Waiter(self._lxd, spec.name, spec.kind, deadline, console, self._say)
+        waiter = Waiter(self._lxd, spec.name, spec.kind, deadline, console, self._say, from_start)
         ready = waiter.until_answering()
         if params.get("wait_for") == "system":
             ready = waiter.until_system_runs(bool(params.get("allow_degraded", True)))

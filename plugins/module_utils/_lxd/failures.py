@@ -101,6 +101,7 @@ STOPPED = Cause("stopped_by_itself", "the instance stopped by itself")
 BROKEN = Cause("qemu_broken", "LXD reports the state Error: QEMU does not answer or has failed")
 UNREACHABLE = Cause("lxd_unreachable", "LXD does not answer")
 VANISHED = Cause("vanished", "the instance was deleted meanwhile")
+NO_AGENT = Cause("agent_missing", "the VM runs, but its LXD agent does not answer")
 NO_EXEC = Cause("exec_fails", "the instance runs, but no command can be run in it")
 
 

@@ -12,7 +12,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline impo
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd import failures
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.client import Lxd, LxdError, LxdUnreachable
-from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.console import PANIC, ConsoleReader, boot_stage
+from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.console import PANIC, SILENT, ConsoleReader, boot_stage
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.guest import (
     GuestTimeout,
     GuestUnreachable,
@@ -62,8 +62,10 @@ class Waiter:
         deadline: Deadline,
         console: Optional[ConsoleReader],
         say: Callable[[str], None],
+        from_start: bool = True,
     ) -> None:
         self._lxd = lxd
+        self._from_start = from_start
         self._name = name
         self._kind = kind
         self._deadline = deadline
@@ -148,12 +150,15 @@ class Waiter:
         if self._lasts("Error", status, ERROR_GRACE_S):
             return failures.BROKEN
         if status != "Running" or (processes < 0 and self._agent_would_tell()):
-            return (
-                failures.boot_cause(boot_stage(self._console.lines()))
-                if self._console is not None
-                else failures.NO_EXEC
-            )
+            return self._boot_cause()
         return self._try_command()
+
+    def _boot_cause(self) -> failures.Cause:
+        """By the console. One that was not listened to from the start may have said all before."""
+        if self._console is None:
+            return failures.NO_EXEC
+        stage = boot_stage(self._console.lines())
+        return failures.NO_AGENT if stage == SILENT and not self._from_start else failures.boot_cause(stage)
 
     def _try_command(self) -> Optional[failures.Cause]:
         limit_s = min(_EXEC_LIMIT_S, max(1.0, self._deadline.remaining_s()))

@@ -341,6 +341,7 @@ def test_a_vm_that_dies_after_its_start_is_told_and_the_next_run_repairs(host):
     with pytest.raises(FleetError) as error:
         host.call(**VM)
     assert error.value.details["reason"] == "stopped_by_itself"
+    assert (error.value.details["actions"], error.value.details["changed"]) == (["create", "start"], True)
     host.server.after_start = repaired
     assert host.call(**VM)["actions"] == ["start"]
 

@@ -74,6 +74,13 @@ def test_at_the_deadline_the_console_gives_the_reason(running, lxd, lines, reaso
     assert "timeout_s" in error.value.message
 
 
+def test_a_console_heard_too_late_says_nothing_about_the_boot(running, lxd):
+    running.agent_after = 10**6
+    with pytest.raises(NotReady) as error:
+        Waiter(lxd, "v1", VM, Deadline(0.2), printed(), [].append, from_start=False).until_answering()
+    assert error.value.details["reason"] == "agent_missing"
+
+
 def test_a_panic_ends_the_wait_at_once(running, lxd):
     running.agent_after = 10**6
     began = time.monotonic()
