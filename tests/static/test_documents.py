@@ -40,7 +40,7 @@ def test_make_targets_and_variables_of_the_readme_exist():
     known = set(yaml.safe_load((ROOT / "playbooks" / "vars" / "passthrough.yml").read_text())["_passthrough_names"])
     known |= {"lab_report_dir", "passthrough_hosts", "passthrough_serial"}
     table = re.search(r"\| variable \| default.*?\n\n", text, re.S)[0]
-    variables = {name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    variables = {name for row in table.strip().splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
     assert {"vm_ram_mb", "qemu_opts"} <= variables
     assert variables <= known
 
