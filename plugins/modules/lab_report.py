@@ -17,6 +17,7 @@ description:
   - Runs on the controller and needs no connection to any host.
 extends_documentation_fragment:
   - gpulab.fleet.attributes
+  - gpulab.fleet.attributes.group
 attributes:
   check_mode:
     support: full
