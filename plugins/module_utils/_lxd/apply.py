@@ -62,6 +62,7 @@ class Applier:
         spec: InstanceSpec,
         deadline: Deadline,
         say: Callable[[str], None],
+        warn: Callable[[str], None],
         stop_timeout_s: float,
         release_timeout_s: float,
     ) -> None:
@@ -70,6 +71,7 @@ class Applier:
         self._spec = spec
         self._deadline = deadline
         self._say = say
+        self._warn = warn
         self._stop_timeout_s = stop_timeout_s
         self._release_timeout_s = release_timeout_s
         self.actions: list[str] = []
@@ -94,7 +96,7 @@ class Applier:
 
     def give_back(self, addresses: Sequence[str]) -> None:
         """Check and restore functions that no other running instance has, and note how each stands."""
-        others = running_users(self._lxd, addresses, self._spec.name)
+        others = patiently(lambda: running_users(self._lxd, addresses, self._spec.name), self._deadline)
         mine = [address for address in addresses if address not in others]
         if mine:
             self._say(f"giving {', '.join(mine)} back to the host")
@@ -132,10 +134,11 @@ class Applier:
             try:
                 self._lxd.update(self._spec.name, updated(observed, changes), observed.etag, self._deadline)
                 return
-            except LxdEtagMismatch:
+            except (LxdEtagMismatch, LxdUnreachable, LxdNotFound):
                 if attempt == _UPDATE_TRIES:
                     raise
-                # Somebody else changed the instance in between: look again, and change only what still differs.
+                # Somebody else changed the instance in between, or LXD was restarted: look again, and change only what
+                # still differs.
                 time.sleep(_RETRY_S / 4)
             except LxdError as error:
                 paths = ", ".join(change.path for change in changes)
@@ -158,12 +161,18 @@ class Applier:
             raise self._start_failed(error, addresses) from error
 
     def _request_start(self) -> None:
+        self._insist(
+            lambda: self._lxd.set_state(self._spec.name, "start", False, self._deadline),
+            lambda observed: observed is not None and observed.running,
+        )
+
+    def _insist(self, request: Callable[[], None], done: Callable[[Optional[Instance]], bool]) -> None:
+        """Make a request, once more if LXD was restarted under it and has not carried it out."""
         try:
-            self._lxd.set_state(self._spec.name, "start", False, self._deadline)
+            request()
         except (LxdUnreachable, LxdNotFound):
-            # LXD was restarted under the request: it may have started the instance or forgotten it.
-            if not self._observe().running:
-                self._lxd.set_state(self._spec.name, "start", False, self._deadline)
+            if not done(observe(self._lxd, self._spec.name, self._deadline)):
+                request()
 
     def _start_failed(self, error: LxdError, addresses: Sequence[str]) -> StartFailed:
         details: dict[str, object] = {}
@@ -227,14 +236,17 @@ class Applier:
 
     def _end(self, action: str, force: bool, deadline: Deadline) -> None:
         try:
-            self._lxd.set_state(self._spec.name, action, force, deadline)
+            self._insist(
+                lambda: self._lxd.set_state(self._spec.name, action, force, deadline),
+                lambda observed: observed is None or not observed.running,
+            )
         except LxdError:
-            # It may have stopped by itself in the same moment, or LXD was restarted under the request.
+            # It may have stopped by itself in the same moment.
             if self._observe().running:
                 raise
 
     def _delete(self) -> None:
-        observed = self._lxd.get_instance(self._spec.name)
+        observed = observe(self._lxd, self._spec.name, self._deadline)
         if observed is None:
             return
         addresses = addresses_of(observed.expanded_devices)
@@ -243,14 +255,19 @@ class Applier:
         if not self.released and addresses:
             # Also when it was stopped long ago: a host that crashed meanwhile may have left a GPU between drivers.
             self.give_back(addresses)
-        try:
-            self._lxd.delete(self._spec.name, Deadline(_DELETE_LIMIT_S))
-        except LxdNotFound:
-            # Gone is what was asked for.
-            return
+        self._insist(
+            lambda: self._lxd.delete(self._spec.name, Deadline(_DELETE_LIMIT_S)),
+            # Gone is what was asked for, whoever did it.
+            lambda observed: observed is None,
+        )
 
     def _demand_release(self) -> None:
-        kept = [state for state in self.released if not state.get("released")]
+        missing = [state for state in self.released if not state.get("released")]
+        # Without a record (the instance was started by somebody else) nobody can tell what the former driver was.
+        kept = [state for state in missing if state.get("former_known") or state.get("holders")]
+        for state in missing:
+            if state not in kept:
+                self._warn(str(state.get("reason")))
         if kept:
             texts = "; ".join(f"{state.get('address')}: {state.get('reason')}" for state in kept)
             raise NotReleased(

@@ -11,6 +11,7 @@ from typing import Any, Callable, Mapping, Optional
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.transport import (
+    CONNECT_PATIENCE_S,
     HAS_PYLXD,
     PYLXD_IMPORT_ERROR,
     LxdError,
@@ -93,9 +94,9 @@ class Instance:
         return tuple(self.data.get("profiles") or ())
 
 
-def connect(socket_path: str | None = None, project: str | None = None) -> Lxd:
+def connect(socket_path: str | None = None, project: str | None = None, patience_s: float = CONNECT_PATIENCE_S) -> Lxd:
     """Reach LXD over its local socket; None takes the socket and the project that `lxc` would take."""
-    return Lxd(Transport.open(socket_path, project), project or "default")
+    return Lxd(Transport.open(socket_path, project, patience_s), project or "default")
 
 
 class Lxd:

@@ -145,6 +145,7 @@ class Engine:
             spec,
             deadline,
             self._say,
+            self._warn,
             float(params["stop_timeout_s"]),
             float(params["release_timeout_s"]),
         )

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import traceback
 from typing import Any, Mapping, Optional, Protocol
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 
 PYLXD_IMPORT_ERROR: Optional[str] = None
@@ -25,6 +27,8 @@ except ImportError:
 # Where LXD listens: the snap first, as pylxd and lxc do.
 SOCKET_PATHS = ("/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socket")
 REQUEST_TIMEOUT_S = 30.0
+CONNECT_PATIENCE_S = 15.0
+_CONNECT_PAUSE_S = 0.5
 
 
 class LxdError(FleetError):
@@ -79,8 +83,10 @@ class Transport:
         self.host_info: dict[str, Any] = client.host_info
 
     @classmethod
-    def open(cls, socket_path: str | None = None, project: str | None = None) -> Transport:
-        """Connect; LxdUnreachable says which socket was tried and what to do."""
+    def open(
+        cls, socket_path: str | None = None, project: str | None = None, patience_s: float = CONNECT_PATIENCE_S
+    ) -> Transport:
+        """Connect, with patience for an LXD that is restarting; LxdUnreachable says which socket was tried and what to do."""
         path = socket_path or find_socket()
         if not HAS_PYLXD:
             raise LxdError(
@@ -92,6 +98,22 @@ class Transport:
                 f"there is no LXD socket at {path}; install and start LXD on this host, or name its socket with the option lxd_socket",
                 lxd_socket=path,
             )
+        if not os.access(path, os.W_OK):
+            raise LxdUnreachable(
+                f"this user may not use LXD's socket {path}; run the task as root (become: true), or as a member of LXD's group",
+                lxd_socket=path,
+            )
+        deadline = Deadline(patience_s)
+        while True:
+            try:
+                return cls._connect(path, project)
+            except LxdUnreachable:
+                if deadline.expired():
+                    raise
+                time.sleep(min(_CONNECT_PAUSE_S, deadline.remaining_s()))
+
+    @classmethod
+    def _connect(cls, path: str, project: str | None) -> Transport:
         try:
             return cls(pylxd.Client(endpoint=path, project=project, timeout=REQUEST_TIMEOUT_S), path)
         except (pylxd.exceptions.ClientConnectionFailed, requests.exceptions.RequestException) as error:

@@ -101,7 +101,12 @@ def test_no_socket_says_what_to_do(tmp_path):
 def test_a_socket_that_nobody_listens_at(server):
     server.down_until = time.monotonic() + 60
     with pytest.raises(LxdUnreachable, match="does not answer"):
-        connect(str(server.socket))
+        connect(str(server.socket), patience_s=0.2)
+
+
+def test_an_lxd_that_is_just_restarting_is_waited_for(server):
+    server.down_until = time.monotonic() + 1
+    assert connect(str(server.socket)).server_version == "5.0.2"
 
 
 def test_the_socket_is_found_as_lxc_finds_it(tmp_path):

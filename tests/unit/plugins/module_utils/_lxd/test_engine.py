@@ -352,6 +352,33 @@ def test_an_lxd_that_restarts_in_the_middle_is_survived(host):
     assert host.call(**VM)["ready"]["ready"]
 
 
+@pytest.mark.parametrize(("action", "state"), [("start", "started"), ("stop", "stopped"), ("delete", "absent")])
+def test_a_request_that_a_restart_of_lxd_swallowed_is_made_again(host, action, state):
+    host.call(**VM, state="started" if action == "stop" else "stopped")
+    host.server.hang.add(action)
+
+    def restart():
+        host.server.hang.clear()
+        host.server.restart(away_s=0.5)
+
+    threading.Timer(0.7, restart).start()
+    assert host.call(**{**VM, "state": state}, force=True)["actions"] == [action]
+    assert host.server.actions("v1").count(action) == 2
+    statuses = {"start": ["Running"], "stop": ["Stopped"], "delete": []}
+    assert [instance["status"] for instance in host.server.instances.values()] == statuses[action]
+
+
+def test_a_gpu_that_nobody_has_on_record_is_a_warning(host):
+    """Somebody else started the VM, so its GPU's former driver is not known."""
+    host.call(**VM)
+    for name in os.listdir(host.tree.run_dir):
+        os.unlink(os.path.join(host.tree.run_dir, name))
+    host.server.after_stop = lambda name: None
+    result = host.call(state="stopped")
+    assert [state["released"] for state in result["released"]] == [False]
+    assert any("not on record" in text for text in host.warnings)
+
+
 def test_without_wait_nobody_waits(host):
     host.server.agent_after = 10**6
     result = host.call(**VM, wait=False)
