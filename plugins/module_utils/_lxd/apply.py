@@ -20,7 +20,6 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.client import (
     LxdUnreachable,
 )
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.compare import compare, updated
-from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.gpu_devices import addresses_of
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.hardware import Hardware
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.options import VIRTUAL_MACHINE
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.plan import (
@@ -33,7 +32,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.plan import (
     Plan,
     create_body,
 )
-from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.preflight import running_users
+from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.preflight import gpu_addresses, running_users
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.spec import InstanceSpec
 
 T = TypeVar("T")
@@ -249,7 +248,7 @@ class Applier:
         observed = observe(self._lxd, self._spec.name, self._deadline)
         if observed is None:
             return
-        addresses = addresses_of(observed.expanded_devices)
+        addresses = gpu_addresses(self._lxd, observed)
         if observed.running:
             self._end("stop", True, Deadline(_FORCED_STOP_LIMIT_S))
         if not self.released and addresses:
@@ -279,7 +278,7 @@ class Applier:
             )
 
     def _addresses(self) -> tuple[str, ...]:
-        return addresses_of(self._observe().expanded_devices)
+        return gpu_addresses(self._lxd, self._observe())
 
     def _observe(self) -> Instance:
         observed = observe(self._lxd, self._spec.name, self._deadline)

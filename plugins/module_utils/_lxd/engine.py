@@ -15,7 +15,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._lxd import preflight
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.apply import Applier, observe, patiently
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.client import Instance, Lxd
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.console import ConsoleReader, console_paths
-from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.gpu_devices import GpuDevice, addresses_of, gpu_devices
+from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.gpu_devices import GpuDevice, gpu_devices
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.hardware import Hardware
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.image_spec import ImageRequest, parse_image
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.images import check_image, make_ready
@@ -86,7 +86,7 @@ class Engine:
         """The GPUs that the instance will have: those asked for, or those it has when nothing was said."""
         if gpus is not None:
             return tuple(gpu.address for gpu in gpus)
-        return addresses_of(observed.expanded_devices) if observed is not None else ()
+        return preflight.gpu_addresses(self._lxd, observed)
 
     def _room_for(self, addresses: tuple[str, ...], config: Mapping[str, str], own: tuple[str, ...]) -> tuple[str, ...]:
         ram = preflight.ram_bytes(config, self._hardware.memory_mib)
@@ -155,7 +155,7 @@ class Engine:
                 with self._console(spec, params) as console:
                     applier.run(plan, lambda: self._source(image, deadline))
                     if not plan.steps and spec.state == "stopped" and observed is not None:
-                        applier.give_back(addresses_of(observed.expanded_devices))
+                        applier.give_back(preflight.gpu_addresses(self._lxd, observed))
                     if spec.wants_running and params["wait"]:
                         ready = self._wait(spec, deadline, console, START in plan.steps, params)
                 observed = patiently(lambda: self._lxd.get_instance(spec.name), deadline) if plan.steps else observed
@@ -170,7 +170,7 @@ class Engine:
             "restart_required": plan.restart_required,
             "pending": [change.path for change in plan.pending],
             "instance": None if observed is None else describe_instance(observed),
-            "gpus": list(addresses_of(observed.expanded_devices)) if observed is not None else [],
+            "gpus": list(preflight.gpu_addresses(self._lxd, observed)),
             "released": applier.released,
             "ready": None if ready is None else ready.to_dict(),
         }

@@ -18,6 +18,8 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.options import (
 
 Device = Mapping[str, str]
 
+_CDI_NVIDIA = "nvidia.com/gpu="
+
 
 class GpuUnusable(FleetError):
     """A GPU that this kind of instance cannot have; `details["reason"]` is for programs."""
@@ -69,7 +71,7 @@ def _for_container(address: str, card: Optional[Mapping[str, Any]], has: Has) ->
                 address=address,
                 driver=driver or None,
             )
-        return GpuDevice(address, {"type": "gpu", "gputype": "physical", "id": f"nvidia.com/gpu={uuid}"}, {})
+        return GpuDevice(address, {"type": "gpu", "gputype": "physical", "id": _CDI_NVIDIA + uuid}, {})
     if card.get("drm"):
         return GpuDevice(address, plain, {})
     raise GpuUnusable(
@@ -95,10 +97,17 @@ def is_gpu_device(name: str, device: Device) -> bool:
     return device.get("type") == "gpu" or (device.get("type") == "pci" and re.fullmatch(r"gpu[0-9]+", name) is not None)
 
 
-def addresses_of(devices: Mapping[str, Device]) -> tuple[str, ...]:
-    """All PCI addresses that the devices of an instance name, sorted."""
-    found = {address for address in (device_address(device) for device in devices.values()) if address}
-    return tuple(sorted(found))
+def addresses_of(devices: Mapping[str, Device], resources: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+    """All PCI addresses that the devices of an instance stand for, sorted; `resources` tell those of CDI names."""
+    cards = ((resources or {}).get("gpu") or {}).get("cards") or ()
+    by_cdi_name = {_CDI_NVIDIA + str((card.get("nvidia") or {}).get("uuid")): card.get("pci_address") for card in cards}
+    found = {device_address(device) or by_cdi_name.get(device.get("id", "")) for device in devices.values()}
+    return tuple(sorted(address for address in found if address))
+
+
+def has_cdi_names(devices: Mapping[str, Device]) -> bool:
+    """Whether LXD's resources are needed to tell the addresses of all GPUs."""
+    return any(device.get("id", "").startswith(_CDI_NVIDIA) for device in devices.values())
 
 
 def takes(device: Device, address: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Mapping, Optional, Sequence
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.client import Instance, Lxd
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.compare import size_bytes
-from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.gpu_devices import takes
+from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.gpu_devices import addresses_of, has_cdi_names, takes
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.hardware import Hardware
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.options import VIRTUAL_MACHINE
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.spec import InstanceSpec, pinned_cpus
@@ -99,6 +99,14 @@ def check_hugepages(config: Mapping[str, str], hardware: Hardware) -> None:
             wanted_mib=wanted_bytes // _MIB,
             free_mib=free_mib,
         )
+
+
+def gpu_addresses(lxd: Lxd, instance: Optional[Instance]) -> tuple[str, ...]:
+    """The PCI addresses of the GPUs that an instance has."""
+    if instance is None:
+        return ()
+    devices = instance.expanded_devices
+    return addresses_of(devices, lxd.resources() if has_cdi_names(devices) else None)
 
 
 def running_users(lxd: Lxd, addresses: Sequence[str], except_name: str) -> dict[str, list[Instance]]:

@@ -415,6 +415,11 @@ def test_a_container_gets_nvidias_runtime_by_extension(host, fake):
     new = host.call(kind=CONTAINER, name="c2", image="ct", gpus=[A], state="present")
     assert new["instance"]["devices"]["gpu0"] == {"type": "gpu", "gputype": "physical", "id": "nvidia.com/gpu=GPU-1"}
     assert not [key for key in new["instance"]["config"] if key.startswith("nvidia.")]
+    # The release check knows the GPU by its CDI name as well.
+    assert new["gpus"] == [A]
+    assert host.call(kind=CONTAINER, name="c2", image="ct", gpus=[A])["gpus"] == [A]
+    (state,) = host.call(kind=CONTAINER, name="c2", state="absent")["released"]
+    assert (state["address"], state["driver"], state["released"]) == (A, "nvidia", True)
 
 
 def test_a_gpu_without_driver_is_not_for_containers(host):
