@@ -161,7 +161,7 @@ class Applier:
 
     def _request_start(self) -> None:
         self._insist(
-            lambda: self._lxd.set_state(self._spec.name, "start", False, self._deadline),
+            lambda: self._lxd.set_state(self._spec.name, "start", False, self._deadline, self._say),
             lambda observed: observed is not None and observed.running,
         )
 
@@ -236,7 +236,7 @@ class Applier:
     def _end(self, action: str, force: bool, deadline: Deadline) -> None:
         try:
             self._insist(
-                lambda: self._lxd.set_state(self._spec.name, action, force, deadline),
+                lambda: self._lxd.set_state(self._spec.name, action, force, deadline, self._say),
                 lambda observed: observed is None or not observed.running,
             )
         except LxdError:

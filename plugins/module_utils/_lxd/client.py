@@ -155,7 +155,14 @@ class Lxd:
         )
         self.wait_operation(operation, deadline, f"updating {name}")
 
-    def set_state(self, name: str, action: str, force: bool, deadline: Deadline) -> None:
+    def set_state(
+        self,
+        name: str,
+        action: str,
+        force: bool,
+        deadline: Deadline,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> None:
         """start, stop, restart, freeze or unfreeze; a clean stop gets all the time the deadline has."""
         body = {
             "action": action,
@@ -164,7 +171,7 @@ class Lxd:
             "stateful": False,
         }
         operation, _headers = self.transport.request("put", f"instances/{name}/state", body=body)
-        self.wait_operation(operation, deadline, f"{action} of {name}")
+        self.wait_operation(operation, deadline, f"{action} of {name}", on_progress)
 
     def delete(self, name: str, deadline: Deadline) -> None:
         operation, _headers = self.transport.request("delete", f"instances/{name}")
@@ -208,9 +215,7 @@ class Lxd:
             if code > _SUCCESS:
                 raise LxdError(str(current.get("err") or current.get("status")), status=code, operation=dict(current))
             if on_progress is not None:
-                for key, value in (current.get("metadata") or {}).items():
-                    if key.endswith("progress") and isinstance(value, str):
-                        on_progress(value)
+                on_progress(f"{what}: {deadline.elapsed_s():.0f} s{_progress(current)}")
             if deadline.expired():
                 if unreachable is not None:
                     raise LxdUnreachable(
@@ -255,3 +260,9 @@ class Lxd:
         """LXD's own view of the host's hardware, read anew at each call."""
         data, _headers = self.transport.request("get", "resources")
         return dict(data or {})
+
+
+def _progress(operation: Mapping[str, Any]) -> str:
+    """What an operation tells of itself, such as the share of an image that has come."""
+    metadata = operation.get("metadata") or {}
+    return "".join(f", {text}" for key, text in metadata.items() if key.endswith("progress") and isinstance(text, str))

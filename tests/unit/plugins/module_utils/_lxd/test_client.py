@@ -65,9 +65,10 @@ def test_a_failed_operation_carries_lxds_words(server, lxd):
 
 def test_an_operation_that_never_ends_ends_at_the_deadline(server, lxd):
     server.hang.add("create")
-    began = time.monotonic()
+    began, said = time.monotonic(), []
     with pytest.raises(LxdTimeout, match="creating v1 did not end within 1 s"):
-        lxd.create(BODY, Deadline(0.9))
+        lxd.create(BODY, Deadline(0.9), said.append)
+    assert said[0].startswith("creating v1: 0 s")
     assert time.monotonic() - began < 5
 
 
