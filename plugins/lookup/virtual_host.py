@@ -17,6 +17,8 @@ description:
 options:
   _terms:
     description: Names of virtual GPU hosts.
+    type: list
+    elements: str
     required: true
   field:
     description:

@@ -253,7 +253,11 @@ def _remove_tree(path: str) -> None:
     """Remove a folder, but nothing through a mount that a killed debootstrap may have left in it."""
     for mount in reversed(_mounts_below(path)):
         subprocess.run(
-            ["umount", "--lazy", mount], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            ["umount", "--lazy", mount],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
         )
     left = _mounts_below(path)
     if left:

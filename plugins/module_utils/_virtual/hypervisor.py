@@ -106,6 +106,7 @@ def query_version(command: Sequence[str], environ: Mapping[str, str]) -> Optiona
             stderr=subprocess.STDOUT,
             env={**os.environ, **environ},
             timeout=QUERY_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -69,6 +69,7 @@ def _generate(path: str) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=KEYGEN_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SshKeyError(f"ssh-keygen does not run: {error}; install openssh-client") from error

@@ -39,6 +39,7 @@ def guard_arguments(sources: str, folder: str, hypervisor: Hypervisor) -> tuple[
             capture_output=True,
             env={**os.environ, **hypervisor.environ},
             timeout=GUARD_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise GuardError(f"the guard for nested virtualisation did not run: {error}", script=script) from error
