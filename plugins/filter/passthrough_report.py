@@ -10,8 +10,8 @@ name: passthrough_report
 short_description: Gather the checks of all hosts
 version_added: 0.1.0
 description:
-  - Gathers the facts C(passthrough_checks), C(passthrough_labels) and C(passthrough_host) of all hosts of a play. A host without checks was lost before its first test; it
-    gets a failed check, so that it is not missing in the report.
+  - Gathers the facts C(passthrough_checks), C(passthrough_labels) and C(passthrough_host) of all hosts of a play.
+  - A host without checks was lost before its first test. It gets a failed check, so that it is not missing in the report.
 positional: hostvars
 options:
   _input:

@@ -53,13 +53,13 @@ def expected_gpu(raw: Mapping[str, object], position: int = 0) -> ExpectedGpu:
     given = raw.get("bars") or ()
     if not isinstance(given, (list, tuple)):
         raise FleetError(f"{where}.bars is {given!r}; it must be a list of dictionaries with index and size_bytes")
-    for number, bar in enumerate(given):
-        if not isinstance(bar, Mapping) or "index" not in bar or "size_bytes" not in bar:
-            raise FleetError(f"{where}.bars[{number}] is {bar!r}; it must be a dictionary with index and size_bytes")
-        index, size_bytes = int(str(bar["index"])), int(str(bar["size_bytes"]))
+    for number, region in enumerate(given):
+        if not isinstance(region, Mapping) or "index" not in region or "size_bytes" not in region:
+            raise FleetError(f"{where}.bars[{number}] is {region!r}; it must be a dictionary with index and size_bytes")
+        index, size_bytes = int(str(region["index"])), int(str(region["size_bytes"]))
         # Numbers above 5 are the ROM and the BARs of virtual functions, which a guest does not get.
         if size_bytes > 0 and index <= 5:
-            bars.append(ExpectedBar(index, size_bytes, bool(bar.get("is_io"))))
+            bars.append(ExpectedBar(index, size_bytes, bool(region.get("is_io"))))
     return ExpectedGpu(address, f"{_id(raw, 'vendor_id', where)}:{_id(raw, 'device_id', where)}", tuple(bars))
 
 
@@ -133,10 +133,10 @@ def _present(
 
 
 def _bars(subject: Subject, gpu: ExpectedGpu, function: GuestFunction) -> Check:
-    guest = {bar.index: bar for bar in function.bars}
+    guest = {region.index: region for region in function.bars}
     evidence = {
         "guest_address": function.address,
-        "bars": [_bar_evidence(bar, guest.get(bar.index)) for bar in gpu.bars],
+        "bars": [_bar_evidence(region, guest.get(region.index)) for region in gpu.bars],
     }
     if not gpu.bars:
         return subject.skipped(
@@ -150,34 +150,36 @@ def _bars(subject: Subject, gpu: ExpectedGpu, function: GuestFunction) -> Check:
         return subject.failed(
             gpu.address, "pci.bars", f"{function.address} in the guest: " + "; ".join(wrong), evidence
         )
-    sizes = ", ".join(f"BAR{bar.index} {size_text(bar.size_bytes)}" for bar in gpu.bars if not bar.is_io)
+    sizes = ", ".join(f"BAR{region.index} {size_text(region.size_bytes)}" for region in gpu.bars if not region.is_io)
     return subject.passed(gpu.address, "pci.bars", f"assigned in the guest with the host's sizes: {sizes}", evidence)
 
 
 def _wrong_bars(gpu: ExpectedGpu, function: GuestFunction) -> list[str]:
     """What is wrong with the guest's BARs. Port BARs are left out: no current GPU needs them, and guests often have no room for them."""
-    guest = {bar.index: bar for bar in function.bars}
+    guest = {region.index: region for region in function.bars}
     wrong = []
-    for bar in gpu.bars:
-        seen = guest.get(bar.index)
-        if bar.is_io or (seen is not None and seen.flags & _IO_FLAG):
+    for region in gpu.bars:
+        seen = guest.get(region.index)
+        if region.is_io or (seen is not None and seen.flags & _IO_FLAG):
             continue
         if seen is None or not seen.assigned:
-            wrong.append(f"BAR{bar.index} ({size_text(bar.size_bytes)} on the host) is not assigned")
-        elif seen.size_bytes != bar.size_bytes:
-            wrong.append(f"BAR{bar.index} has {size_text(seen.size_bytes)}, on the host {size_text(bar.size_bytes)}")
+            wrong.append(f"BAR{region.index} ({size_text(region.size_bytes)} on the host) is not assigned")
+        elif seen.size_bytes != region.size_bytes:
+            wrong.append(
+                f"BAR{region.index} has {size_text(seen.size_bytes)}, on the host {size_text(region.size_bytes)}"
+            )
     return wrong
 
 
-def _bar_evidence(bar: ExpectedBar, seen: Optional[GuestBar]) -> dict[str, object]:
+def _bar_evidence(region: ExpectedBar, seen: Optional[GuestBar]) -> dict[str, object]:
     known = seen is not None and seen.assigned
     return {
-        "index": bar.index,
+        "index": region.index,
         "assigned": known,
         "start": f"0x{seen.start:x}" if seen is not None and known else None,
         "size_bytes": seen.size_bytes if seen is not None and known else None,
-        "host_size_bytes": bar.size_bytes,
-        "io": bar.is_io,
+        "host_size_bytes": region.size_bytes,
+        "io": region.is_io,
     }
 
 
@@ -189,8 +191,8 @@ def _kernel_log(subject: Subject, gpu: ExpectedGpu, function: GuestFunction, fac
         )
     problems = bar_problems(facts.log, function.address, nvidia=gpu.vendor == "10de")
     # A port BAR of the host, which old kernels name like any other.
-    io_bars = {bar.index for bar in gpu.bars if bar.is_io}
-    fatal = [problem for problem in problems if problem.fatal and problem.bar not in io_bars]
+    io_bars = {region.index for region in gpu.bars if region.is_io}
+    fatal = [problem for problem in problems if problem.fatal and problem.index not in io_bars]
     evidence = {
         "failed": [problem.line for problem in fatal],
         "recovered": [problem.line for problem in problems if problem.recovered],

@@ -30,7 +30,7 @@ class BarProblem:
     """A line about a BAR that found no place. Only a BAR of the device itself that never got one is fatal."""
 
     line: str
-    bar: Optional[int]
+    index: Optional[int]
     fatal: bool
     recovered: bool = False
 
@@ -50,14 +50,16 @@ def bar_problems(lines: Iterable[str], address: str, nvidia: bool = False) -> li
         if match is None or not same_function(match["address"], address):
             continue
         text = match["text"]
-        bar = _BAR.search(text)
+        named = _BAR.search(text)
         if _FAILED.search(text):
-            number = int(bar["number"]) if bar else None
-            fatal = number is not None and number <= _LAST_BAR and not (bar and bar["vf"]) and not _IO.search(text)
+            number = int(named["number"]) if named else None
+            fatal = number is not None and number <= _LAST_BAR and not (named and named["vf"]) and not _IO.search(text)
             problems.append(BarProblem(line, number, fatal))
-        elif bar and not bar["vf"] and _ASSIGNED.search(text):
-            number = int(bar["number"])
-            problems = [replace(p, fatal=False, recovered=True) if p.fatal and p.bar == number else p for p in problems]
+        elif named and not named["vf"] and _ASSIGNED.search(text):
+            number = int(named["number"])
+            problems = [
+                replace(p, fatal=False, recovered=True) if p.fatal and p.index == number else p for p in problems
+            ]
     return problems
 
 

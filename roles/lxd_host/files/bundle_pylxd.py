@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs on the controller: fetches the wheels that fit a host's Python and packs them into one archive for its site-packages.
@@ -41,7 +40,19 @@ def platforms(machine: str, libc: str) -> list[str]:
 
 def download(python: str, tags: list[str], pins: list[str], folder: str) -> None:
     digits = python.replace(".", "")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input", "--retries", "5", "--timeout", "60"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-input",
+        "--retries",
+        "5",
+        "--timeout",
+        "60",
+    ]
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", python]
     for abi in (f"cp{digits}", "abi3", "none"):
         command += ["--abi", abi]
@@ -49,7 +60,7 @@ def download(python: str, tags: list[str], pins: list[str], folder: str) -> None
         command += ["--platform", tag]
     pause_s = 2
     for attempt in range(4):
-        ended = subprocess.run([*command, "--dest", folder, *pins], capture_output=True, text=True)
+        ended = subprocess.run([*command, "--dest", folder, *pins], capture_output=True, text=True, check=False)
         if ended.returncode == 0:
             return
         if "No module named pip" in ended.stderr or attempt == 3:
@@ -86,7 +97,10 @@ def pack(wheels: list[Path]) -> bytes:
     for wheel in sorted(wheels):
         files.update(files_of(wheel))
     buffer = io.BytesIO()
-    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, compresslevel=6) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, compresslevel=6) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
         for name in sorted(files):
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(files[name]), 0o644

@@ -18,13 +18,13 @@ def main():
     fresh = folder + ".new"
     shutil.rmtree(fresh, ignore_errors=True)
     venv.EnvBuilder(with_pip=False, symlinks=True).create(fresh)
-    packages = os.path.join(fresh, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
+    packages = os.path.join(fresh, "lib", f"python{sys.version_info[0]}.{sys.version_info[1]}", "site-packages")
     with tarfile.open(bundle, "r:gz") as archive:
         for member in archive:
             # The bundle is our own, but a path that leaves the folder would be damage that must not spread.
             target = os.path.realpath(os.path.join(packages, member.name))
             if not member.isfile() or not target.startswith(os.path.realpath(packages) + os.sep):
-                raise SystemExit("%s has an entry that does not belong there: %s" % (bundle, member.name))
+                raise SystemExit(f"{bundle} has an entry that does not belong there: {member.name}")
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with archive.extractfile(member) as source, open(target, "wb") as copy:
                 shutil.copyfileobj(source, copy)

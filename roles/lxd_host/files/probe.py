@@ -54,8 +54,21 @@ def first_line(path):
 def look_at_lxd(timeout_s):
     folder = os.environ.get("LXD_DIR")
     paths = [os.path.join(folder, "unix.socket")] if folder else [path for path in SOCKETS if os.path.exists(path)]
-    seen = {"socket": paths[0] if paths else None, "program": shutil.which("lxd", path=os.environ.get("PATH", "") + ":/snap/bin:/usr/sbin")}
-    seen.update({"answers": False, "error": "", "pools": [], "networks": [], "root_device": False, "version": "", "instances": []})
+    seen = {
+        "socket": paths[0] if paths else None,
+        "program": shutil.which("lxd", path=os.environ.get("PATH", "") + ":/snap/bin:/usr/sbin"),
+    }
+    seen.update(
+        {
+            "answers": False,
+            "error": "",
+            "pools": [],
+            "networks": [],
+            "root_device": False,
+            "version": "",
+            "instances": [],
+        }
+    )
     if not paths:
         return seen
     try:
@@ -66,7 +79,9 @@ def look_at_lxd(timeout_s):
         seen["pools"] = [url.rsplit("/", 1)[-1] for url in get(paths[0], "/1.0/storage-pools", timeout_s)]
         seen["networks"] = [url.rsplit("/", 1)[-1] for url in get(paths[0], "/1.0/networks", timeout_s)]
         devices = get(paths[0], "/1.0/profiles/default", timeout_s).get("devices") or {}
-        seen["root_device"] = any(device.get("type") == "disk" and device.get("path") == "/" for device in devices.values())
+        seen["root_device"] = any(
+            device.get("type") == "disk" and device.get("path") == "/" for device in devices.values()
+        )
         for instance in get(paths[0], "/1.0/instances?recursion=1", timeout_s) or []:
             if (instance.get("config") or {}).get(OWNER_KEY):
                 seen["instances"].append({"name": instance["name"], "type": instance["type"]})
@@ -90,13 +105,15 @@ def main():
     pages = "/sys/kernel/mm/hugepages/hugepages-2048kB"
     seen = {
         "lxd_host": 1,
-        "python": "%d.%d" % sys.version_info[:2],
+        "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
         "executable": sys.executable,
         "machine": platform.machine(),
         "libc": "-".join(platform.libc_ver()),
         # Looking for the file is enough here; importing it takes seconds on an emulated CPU.
         "pylxd": importlib.util.find_spec("pylxd") is not None,
-        "venv_key": first_line(os.path.join(venv, "gpulab-key")) if os.access(os.path.join(venv, "bin", "python"), os.X_OK) else "",
+        "venv_key": first_line(os.path.join(venv, "gpulab-key"))
+        if os.access(os.path.join(venv, "bin", "python"), os.X_OK)
+        else "",
         "euid": os.geteuid(),
         "os": release.get("ID", ""),
         "os_like": release.get("ID_LIKE", ""),

@@ -28,7 +28,13 @@ class Run:
         (folder / "inventory.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
         command = ["ansible-playbook", "-i", "inventory.yml", "gpulab.fleet.passthrough", *arguments]
         ended = subprocess.run(
-            command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=240
+            command,
+            cwd=folder,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
         )
         self.returncode, self.output = ended.returncode, ended.stdout + ended.stderr
         path = folder / "reports" / "latest" / "report.json"

@@ -41,7 +41,10 @@ LOST = {
 }
 
 
-def outcome(start: Any = STARTED, look: Any = LOOKED, release: Any = GONE, **more: Any) -> dict[str, tuple[str, str]]:
+def outcome(start: Any = None, look: Any = None, release: Any = None, **more: Any) -> dict[str, tuple[str, str]]:
+    start, look, release = (
+        default if given is None else given for given, default in ((start, STARTED), (look, LOOKED), (release, GONE))
+    )
     checks = checks_of_test("alpha", "vm", "0000:41:00.0", start, look, release, **more)
     assert {(check["host"], check["test"], check["device"]) for check in checks} == {("alpha", "vm", "0000:41:00.0")}
     return {check["name"]: (check["status"], check["reason"]) for check in checks}

@@ -117,7 +117,7 @@ def bundle(cache: Path, wheels: Path, pin: str) -> subprocess.CompletedProcess[s
         "--pin",
         pin,
     ]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_fetch_install_and_import(tmp_path: Path) -> None:
@@ -141,7 +141,10 @@ def test_fetch_install_and_import(tmp_path: Path) -> None:
         assert not copy.exists()
     assert (folder / "gpulab-key").read_text().strip() == first["key"]
     found = subprocess.run(
-        [folder / "bin" / "python", "-c", "import gpulabdemo; print(gpulabdemo.ANSWER)"], capture_output=True, text=True
+        [folder / "bin" / "python", "-c", "import gpulabdemo; print(gpulabdemo.ANSWER)"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert found.stdout == "42\n"
     assert not (tmp_path / "host" / "venv.new").exists()
@@ -156,7 +159,11 @@ def test_an_archive_that_is_not_ours_is_refused_and_the_old_environment_stays(tm
     folder.mkdir()
     (folder / "gpulab-key").write_text("old\n")
     ended = subprocess.run(
-        [sys.executable, FILES / "install_pylxd.py", bad, folder, "new"], capture_output=True, text=True, timeout=120
+        [sys.executable, FILES / "install_pylxd.py", bad, folder, "new"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert ended.returncode != 0
     assert "does not belong there" in ended.stderr

@@ -33,12 +33,12 @@ H100 = ExpectedGpu(
 SECOND = replace(H100, address="0000:81:00.0")
 
 
-def bar(index: int, start: int, size_bytes: int, flags: int = MEM64) -> GuestBar:
+def region(index: int, start: int, size_bytes: int, flags: int = MEM64) -> GuestBar:
     return GuestBar(index, start, start + size_bytes - 1, flags)
 
 
 def h100(address: str, **changes: object) -> GuestFunction:
-    bars = (bar(0, 0x81000000, 2**24), bar(1, 0x380000000000, 128 * GIB), bar(3, 0x382000000000, 2**25))
+    bars = (region(0, 0x81000000, 2**24), region(1, 0x380000000000, 128 * GIB), region(3, 0x382000000000, 2**25))
     return replace(GuestFunction(address, "10de:2330", 0x030200, None, bars), **changes)  # type: ignore[arg-type]
 
 
@@ -73,18 +73,21 @@ def test_a_complete_gpu_passes_and_its_bars_are_the_evidence() -> None:
     [
         # all zeros, and zero with the size as its end: both are what kernels show for a BAR without a place
         (
-            (bar(0, 0x81000000, 2**24), GuestBar(1, 0, 0, 0), bar(3, 0x9000000, 2**25)),
+            (region(0, 0x81000000, 2**24), GuestBar(1, 0, 0, 0), region(3, 0x9000000, 2**25)),
             "BAR1 (128 GiB on the host) is not assigned",
         ),
         (
-            (bar(0, 0x81000000, 2**24), GuestBar(1, 0, 128 * GIB - 1, MEM64), bar(3, 0x9000000, 2**25)),
+            (region(0, 0x81000000, 2**24), GuestBar(1, 0, 128 * GIB - 1, MEM64), region(3, 0x9000000, 2**25)),
             "BAR1 (128 GiB on the host) is not assigned",
         ),
         (
-            (bar(0, 0x81000000, 2**24), bar(1, 0x380000000000, 64 * GIB), bar(3, 0x9000000, 2**25)),
+            (region(0, 0x81000000, 2**24), region(1, 0x380000000000, 64 * GIB), region(3, 0x9000000, 2**25)),
             "BAR1 has 64 GiB, on the host 128 GiB",
         ),
-        ((bar(0, 0x81000000, 2**24), bar(1, 0x380000000000, 128 * GIB)), "BAR3 (32 MiB on the host) is not assigned"),
+        (
+            (region(0, 0x81000000, 2**24), region(1, 0x380000000000, 128 * GIB)),
+            "BAR3 (32 MiB on the host) is not assigned",
+        ),
     ],
 )
 def test_presence_is_no_proof(bars: tuple[GuestBar, ...], message: str) -> None:
@@ -144,10 +147,18 @@ def test_one_device_too_many_is_noticed_but_for_the_vms_own_display() -> None:
     assert by_name(surplus)["pci.present"].status == "failed"
     display = ExpectedGpu("0000:41:00.0", "1af4:1050", (ExpectedBar(1, 4096), ExpectedBar(4, 16384)))
     passed = GuestFunction(
-        "0000:06:00.0", "1af4:1050", 0x038000, "virtio-pci", (bar(1, 0x80000000, 4096), bar(4, 0x3800000000, 16384))
+        "0000:06:00.0",
+        "1af4:1050",
+        0x038000,
+        "virtio-pci",
+        (region(1, 0x80000000, 4096), region(4, 0x3800000000, 16384)),
     )
     own = GuestFunction(
-        "0000:01:00.0", "1af4:1050", 0x030000, "virtio-pci", (bar(0, 0x81000000, 2**23), bar(4, 0x3900000000, 16384))
+        "0000:01:00.0",
+        "1af4:1050",
+        0x030000,
+        "virtio-pci",
+        (region(0, 0x81000000, 2**23), region(4, 0x3900000000, 16384)),
     )
     checks = by_name(check_pci(SUBJECT, [display], facts(own, passed)))
     assert checks["pci.present"].status == "passed"
@@ -157,8 +168,8 @@ def test_one_device_too_many_is_noticed_but_for_the_vms_own_display() -> None:
 def test_gpus_are_paired_by_sizes_first_then_by_order() -> None:
     small = ExpectedGpu("0000:41:00.0", "10de:20b0", (ExpectedBar(1, 64 * GIB),))
     large = ExpectedGpu("0000:81:00.0", "10de:20b0", (ExpectedBar(1, 128 * GIB),))
-    one = GuestFunction("0000:06:00.0", "10de:20b0", 0x030200, None, (bar(1, 0x380000000000, 128 * GIB),))
-    two = GuestFunction("0000:07:00.0", "10de:20b0", 0x030200, None, (bar(1, 0x384000000000, 64 * GIB),))
+    one = GuestFunction("0000:06:00.0", "10de:20b0", 0x030200, None, (region(1, 0x380000000000, 128 * GIB),))
+    two = GuestFunction("0000:07:00.0", "10de:20b0", 0x030200, None, (region(1, 0x384000000000, 64 * GIB),))
     assert {host: guest.address for host, guest in pair([small, large], [one, two]).items()} == {
         small.address: "0000:07:00.0",
         large.address: "0000:06:00.0",
