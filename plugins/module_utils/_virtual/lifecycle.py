@@ -17,7 +17,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress impo
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.hostplan import HostPlan, machine_digest
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.judge import Judgement
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.logs import tail
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.processes import end
+from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.processes import boot_id, end
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.qcow2 import create_overlay
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.qmp import Qmp, QmpError
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.starter import LifecycleError, Starter
@@ -36,7 +36,7 @@ def start(plan: HostPlan, paths: HostPaths, progress: Progress, timeout_s: float
     before = paths.load()
     os.makedirs(paths.folder, mode=0o700, exist_ok=True)
     state = _new_state(plan, paths, before)
-    os.makedirs(state.runtime, mode=0o700, exist_ok=True)
+    make_private(state.runtime)
     _prepare_disk(plan, paths, before)
     starter = Starter(plan, paths, state, progress, deadline)
     try:
@@ -154,11 +154,24 @@ def _switch_off(state: HostState, paths: HostPaths) -> None:
 
 def _end_programs(state: HostState) -> None:
     """QEMU first: a device that vanishes under a running machine only fills its log."""
+    if state.boot != boot_id():
+        return
     for program in reversed(state.programs()):
         if end(program.ref) == "stuck":
             raise LifecycleError(
                 f"process {program.pid} ({program.name} of virtual host {state.name!r}) does not end, even by SIGKILL",
                 pid=program.pid,
+            )
+
+
+def make_private(folder: str) -> None:
+    """A folder for sockets that is ours alone; where everybody may write, somebody else could have been there first."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    for path in (folder, os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))):
+        if os.lstat(path).st_uid not in (0, os.getuid()):
+            raise LifecycleError(
+                f"{path} belongs to another user, so sockets in {folder} would not be safe; remove it or set XDG_RUNTIME_DIR",
+                path=path,
             )
 
 

@@ -20,8 +20,10 @@ import pytest
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import DeadlineExpired, FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import DeviceServer, PcieRoot
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import manage as managing
+from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.lifecycle import make_private
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.manage import Outcome, Request, manage, manage_all
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.parts import PartsRequest
+from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.processes import start_time_of
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.state import HostPaths, HostState
 from ansible_collections.gpulab.fleet.tests.unit.plugins.module_utils._virtual.host_support import (
     device,
@@ -293,8 +295,9 @@ def test_processes_of_an_earlier_boot_are_not_touched(lab: Lab):
     try:
         assert state.qemu is not None
         lab.run("stopped")
-        # The state of a machine that lost its power: other pids, the same numbers.
-        old = replace(state, boot="another", qemu=replace(state.qemu, pid=innocent.pid))
+        # The state of a machine that lost its power: the numbers now belong to another process.
+        ours = replace(state.qemu, pid=innocent.pid, start_time=start_time_of(innocent.pid) or 0)
+        old = replace(state, status="running", boot="another", qemu=ours)
         lab.paths().save(old)
         outcome = lab.run()
         assert outcome.found.status == "stale" and "was booted" in outcome.found.reason
@@ -308,6 +311,14 @@ def test_a_folder_without_state_is_cleaned_up(lab: Lab):
     os.makedirs(lab.paths().folder)
     assert lab.run().found.status == "stale"
     assert alive(lab.state()) == ["device server", "qemu"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of somebody else's")
+def test_a_runtime_folder_of_somebody_else_is_not_used(tmp_path: Path):
+    (tmp_path / "base").mkdir()
+    os.chown(tmp_path / "base", 12345, 12345)
+    with pytest.raises(FleetError, match="belongs to another user"):
+        make_private(str(tmp_path / "base" / "gpulab-fleet" / "x"))
 
 
 LISTENS = """
