@@ -281,17 +281,13 @@ hosts:
       returned: when the host has a state
 """
 
-import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets import load
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import cache_dir, state_dir
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.manage import Outcome, Request, manage, manage_all
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.parts import PartsRequest
+from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.options import STARTING_STATES, run, warnings
 
 ARGUMENT_SPEC: dict[str, Any] = {
     "name": {"type": "str"},
@@ -331,57 +327,6 @@ ARGUMENT_SPEC: dict[str, Any] = {
 }
 
 
-def to_request(params: dict[str, Any], check_mode: bool) -> Request:
-    """The options, typed; what does not go together is refused."""
-    starts = params["state"] in ("present", "started", "restarted")
-    if params["all"] and starts:
-        raise FleetError(f"all is true with state {params['state']!r}; it goes with stopped and absent only")
-    return Request(
-        state=params["state"],
-        parts=PartsRequest(
-            cache_root=params["cache_dir"] or cache_dir(),
-            sources=params["sources"] or "",
-            qemu_command=tuple(params["qemu_command"] or ()),
-            image=params["image"],
-            guest_images=params["guest_images"],
-            parameters={str(name): str(value) for name, value in params["build_parameters"].items()},
-            timeout_s=params["build_timeout_s"],
-        ),
-        machine=load(params["machine"]) if starts and params["machine"] is not None else None,
-        cpus=params["cpus"],
-        memory_mb=params["memory_mb"],
-        accel=params["accel"],
-        ssh_key=params["ssh_key"] or "",
-        kernel_arguments=params["kernel_arguments"],
-        qemu_arguments=tuple(params["qemu_arguments"]),
-        nested_guard=params["nested_guard"],
-        wait_for=params["wait_for"],
-        timeout_s=params["timeout_s"],
-        shutdown_timeout_s=params["shutdown_timeout_s"],
-        state_root=params["state_dir"],
-        check_mode=check_mode,
-    )
-
-
-def run(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
-    """What the module returns."""
-    who = "all" if params["all"] else params["name"]
-    folder = os.path.join(params["state_dir"] or state_dir(), "progress")
-    progress = Progress(params["progress_path"] or os.path.join(folder, f"virtual-host-{who}.jsonl"), who)
-    request = to_request(params, check_mode)
-    outcomes = manage_all(request, progress) if params["all"] else [manage(params["name"], request, progress)]
-    return {
-        "changed": any(outcome.differences.changed for outcome in outcomes),
-        "hosts": [outcome.to_dict() for outcome in outcomes],
-        "diff": [_named_diff(outcome) for outcome in outcomes if outcome.differences.changed],
-    }
-
-
-def _named_diff(outcome: Outcome) -> dict[str, Any]:
-    header = f"virtual host {outcome.name}"
-    return {"before_header": header, "after_header": header, **outcome.differences.diff()}
-
-
 def main() -> None:
     module = AnsibleModule(
         argument_spec=ARGUMENT_SPEC,
@@ -390,19 +335,13 @@ def main() -> None:
         required_if=[("all", False, ("name",))],
     )
     try:
-        result = run(module.params, module.check_mode)
+        # A description that is wrong must not keep a host from being ended.
+        described = module.params["machine"] if module.params["state"] in STARTING_STATES else None
+        result = run(module.params, None if described is None else load(described), module.check_mode)
     except FleetError as error:
         module.fail_json(msg=error.message, **error.details)
-    for host in result["hosts"]:
-        if host["found"]["reason"] and host["found"]["status"] == "crashed":
-            module.warn(f"virtual host {host['name']} had crashed: {host['found']['reason']}")
-        if host.get("moved"):
-            module.warn(
-                f"virtual host {host['name']} has devices that QEMU cannot put at the described address: "
-                + ", ".join(
-                    f"{name} is at {host['addresses'][name]}, not {address}" for name, address in host["moved"].items()
-                )
-            )
+    for warning in warnings(result["hosts"]):
+        module.warn(warning)
     module.exit_json(**result)
 
 

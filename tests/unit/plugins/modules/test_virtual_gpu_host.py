@@ -159,6 +159,11 @@ def test_devices_that_move_are_told(call, play: Play):
     assert "gpu0 is at 0000:11:00.0, not 0000:10:1c.0" in json.dumps(result.get("warnings")), result
 
 
+def test_a_wrong_machine_keeps_no_host_from_being_ended(call, play: Play):
+    code, result = call({**play.base, "machine": "dgx-h900", "state": "absent"})
+    assert (code, result["changed"]) == (0, False)
+
+
 def test_the_documentation_tells_the_options_as_they_are():
     documented = yaml.safe_load(virtual_gpu_host.DOCUMENTATION)["options"]
     assert set(documented) == set(virtual_gpu_host.ARGUMENT_SPEC)
