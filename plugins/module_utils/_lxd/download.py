@@ -8,8 +8,9 @@ import hashlib
 import http.client
 import time
 import urllib.error
-import urllib.request
 from typing import Callable
+
+from ansible.module_utils.urls import open_url
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
@@ -75,7 +76,8 @@ def _fetch(url: str, target: str, deadline: Deadline, say: Callable[[str], None]
     digest = hashlib.sha256()
     done_bytes = 0
     said_s = 0.0
-    with urllib.request.urlopen(url, timeout=_REQUEST_TIMEOUT_S) as response, open(target, "wb") as stream:
+    # The checksum is that of the bytes as served: nothing may unpack them on the way.
+    with open_url(url, timeout=_REQUEST_TIMEOUT_S, decompress=False) as response, open(target, "wb") as stream:
         total = response.headers.get("Content-Length")
         while True:
             chunk = response.read(_CHUNK_BYTES)
