@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# pylint: disable=disallowed-name  # a BAR may be called one
 """Every machine of the catalog in a real QEMU with the real device server, as far as the firmware: it numbers the buses and places the BARs."""
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# pylint: disable=disallowed-name  # a BAR may be called one
 """Reads a board of a description: its own functions and BARs, or what it changes of another board; private to the collection."""
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# pylint: disable=disallowed-name  # a BAR may be called one
 """Writes down a host as a machine description, which a virtual GPU host can be made of. Private to the collection."""
 
 from __future__ import annotations

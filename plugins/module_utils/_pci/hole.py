@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# pylint: disable=disallowed-name  # a BAR may be called one
 """Sizes the 64-bit PCI hole of a VM from the BARs that it gets: `qemu_opts: auto`, a pure function. Private to the collection."""
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# pylint: disable=disallowed-name  # a BAR may be called one
 """PCI functions as the kernel shows them in sysfs: ids, BARs, driver, IOMMU group, place. Private to the collection."""
 
 from __future__ import annotations

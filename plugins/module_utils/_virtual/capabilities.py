@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# pylint: disable=disallowed-name  # a BAR may be called one
 """The PCI capabilities of a function, as bytes with the masks of what software may write; private to the collection.
 
 Layouts are those of the PCI Express Base Specification; the names in comments are Linux' (``pci_regs.h``).

@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# pylint: disable=disallowed-name  # a BAR may be called one
 """A PCI function that behaves: config space, BARs, interrupts, resets; knows no transport and is private to the collection.
 
 Region and interrupt numbers are those of VFIO's PCI devices (``linux/vfio.h``), which is the vocabulary of every

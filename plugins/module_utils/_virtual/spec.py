@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# pylint: disable=disallowed-name  # a BAR may be called one
 """What one PCI function of a virtual device is, read from and written to plain JSON data; private to the collection."""
 
 from __future__ import annotations

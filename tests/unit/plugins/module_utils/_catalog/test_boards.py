@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# pylint: disable=disallowed-name  # a BAR may be called one
 """The catalog's boards: no figure without a source, nothing both sourced and unknown, and figures that fit together."""
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# pylint: disable=disallowed-name  # a BAR may be called one
 """A machine that is written as a description loads as the same machine: for many machines made at random, and for the catalog."""
 
 from __future__ import annotations

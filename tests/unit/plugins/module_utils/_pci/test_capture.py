@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# pylint: disable=disallowed-name  # a BAR may be called one
 """A captured host loads as the machine that it is: roots, NUMA nodes, addresses and boards."""
 
 from __future__ import annotations
