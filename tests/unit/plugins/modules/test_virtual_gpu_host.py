@@ -14,6 +14,7 @@ import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets import load
 from ansible_collections.gpulab.fleet.plugins.modules import virtual_gpu_host
 from ansible_collections.gpulab.fleet.tests.unit.plugins.module_utils._virtual.host_support import fake_qemu
 
@@ -170,3 +171,12 @@ def test_the_documentation_tells_the_options_as_they_are():
     for name, spec in virtual_gpu_host.ARGUMENT_SPEC.items():
         for key in ("type", "default", "choices"):
             assert documented[name].get(key) == spec.get(key), name
+
+
+def test_the_machines_of_the_examples_load():
+    tasks = [task["gpulab.fleet.virtual_gpu_host"] for task in yaml.safe_load(virtual_gpu_host.EXAMPLES)]
+    machines = [load(task["machine"]) for task in tasks if "machine" in task]
+    assert [device.board.name for _root, device in machines[1].devices()] == [
+        "nvidia-h100-sxm5-80gb",
+        "nvidia-a100-pcie-80gb",
+    ]
