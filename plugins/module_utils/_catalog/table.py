@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.boards import BOARDS
@@ -120,4 +121,4 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 if __name__ == "__main__":
-    print(catalog_page(), end="")
+    sys.stdout.write(catalog_page())

@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# pylint: disable=ansible-bad-function  # run_command has no deadline, and no module is at hand here
 """Finds a QEMU that can be a vfio-user client, and the accelerator that really works. Private to the collection."""
 
 from __future__ import annotations

@@ -205,10 +205,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     try:
         serve(read_config(options.config), options.ready_file, options.ready_fd)
     except FleetError as error:
-        print(error.message, file=sys.stderr)
+        sys.stderr.write(error.message + "\n")
         return 2
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -43,7 +43,7 @@ def template(text: str, state_dir: str) -> tuple[int, str]:
     command = ["ansible", "localhost", "-i", "localhost,", "-c", "local", "-m", "ansible.builtin.debug"]
     command += ["-a", json.dumps({"msg": text})]
     environ = {**os.environ, "ANSIBLE_NOCOLOR": "1", "FOLDER": state_dir}
-    answer = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100)
+    answer = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100, check=False)
     return answer.returncode, answer.stdout + answer.stderr
 
 

@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# pylint: disable=dangerous-default-value  # constants that nobody writes to
 """From what is and what should be to steps: the whole decision, without a server."""
 
 from __future__ import annotations

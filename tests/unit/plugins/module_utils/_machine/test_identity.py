@@ -52,7 +52,7 @@ def test_loading_completes_and_keeps() -> None:
 
 def test_derived_machine_gets_its_own() -> None:
     base = machine_to_dict(load("lab-h100"))
-    (_, original), *_ = load("lab-h100").devices()
-    (_, other), *_ = load({**base, "name": "another"}).devices()
+    (_root, original), *_others = load("lab-h100").devices()
+    (_root, other), *_others = load({**base, "name": "another"}).devices()
     assert other.identity == derive_identity("another", "gpu", 0)
     assert other.identity != original.identity

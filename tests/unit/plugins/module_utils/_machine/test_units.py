@@ -37,7 +37,7 @@ def test_refused(value: object) -> None:
 
 def test_round_trip() -> None:
     generator = random.Random(7)
-    for _ in range(500):
+    for _round in range(500):
         size_bytes = generator.randrange(1, 1 << generator.randrange(1, 50))
         assert parse_size(format_size(size_bytes), "x") == size_bytes
     assert [format_size(1 << shift) for shift in (4, 10, 24, 37, 40)] == ["16", "1K", "16M", "128G", "1T"]

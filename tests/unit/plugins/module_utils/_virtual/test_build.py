@@ -156,7 +156,7 @@ def test_two_runs_at_once_build_once(tmp_path: Path, recipe: Recipe, progress):
     results = []
     threads = [
         threading.Thread(target=lambda: results.append(ensure(recipe, str(tmp_path / "cache"), progress, 60)))
-        for _ in range(3)
+        for _run in range(3)
     ]
     for thread in threads:
         thread.start()

@@ -248,7 +248,7 @@ def test_several_hosts_at_once_get_ports_of_their_own(lab: Lab):
 
 def test_two_runs_for_one_host_start_it_once(lab: Lab):
     outcomes: list[Outcome] = []
-    threads = [threading.Thread(target=lambda: outcomes.append(lab.run())) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: outcomes.append(lab.run())) for _run in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:

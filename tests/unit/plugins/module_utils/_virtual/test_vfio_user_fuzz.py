@@ -111,7 +111,7 @@ class Peer:
         """Send all of it, reading meanwhile; False when the server ended the connection."""
         end = time.monotonic() + STALL_S
         while data:
-            readable, writable, _ = select.select([self.client.sock], [self.client.sock], [], STALL_S)
+            readable, writable, _errors = select.select([self.client.sock], [self.client.sock], [], STALL_S)
             assert readable or writable, "the server neither reads nor answers"
             assert time.monotonic() < end, "the server does not take what is sent"
             if readable and not self.read():
@@ -130,7 +130,7 @@ class Peer:
     def settle(self) -> None:
         """Wait for all answers that are due."""
         while self.due:
-            readable, _, _ = select.select([self.client.sock], [], [], STALL_S)
+            readable, _writable, _errors = select.select([self.client.sock], [], [], STALL_S)
             assert readable, f"{len(self.due)} messages get no answer"
             assert self.read(), "the server ended a connection that it should keep"
 
