@@ -176,8 +176,14 @@ OTHER_VARIABLES = (
     "passthrough_hosts",
     "passthrough_serial",
     "passthrough_own_variables",
-    "passthrough_checks",
     "lab_report_dir",
+    # Facts and results of our own roles, which are there when an earlier play has run them.
+    "passthrough_checks",
+    "passthrough_labels",
+    "passthrough_host",
+    "virtual_gpu_host_result",
+    "lxd_host_instances",
+    "lxd_host_socket",
 )
 
 
