@@ -45,12 +45,12 @@ rm -f "$root"/etc/ssh/ssh_host_*
 # TCG is slow: only ed25519, made at the first boot; logins by key only
 printf 'HostKey /etc/ssh/ssh_host_ed25519_key\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nUsePAM no\nUseDNS no\n' \
     >"$root/etc/ssh/sshd_config.d/gpulab.conf"
-mkdir -p "$root/etc/systemd/system/ssh.service.d" "$root/etc/systemd/network"
-printf '[Service]\nExecStartPre=\nExecStartPre=/bin/sh -c "test -s /etc/ssh/ssh_host_ed25519_key || ssh-keygen -q -t ed25519 -N \\"\\" -f /etc/ssh/ssh_host_ed25519_key"\nRestart=always\n' \
+mkdir -p "$root/etc/systemd/system/ssh.service.d"
+# it need not wait for devices; the key comes with systemd-tmpfiles-setup
+printf '[Unit]\nDefaultDependencies=no\nAfter=systemd-tmpfiles-setup.service systemd-sysctl.service\n[Service]\nExecStartPre=\nExecStartPre=/bin/sh -c "test -s /etc/ssh/ssh_host_ed25519_key || ssh-keygen -q -t ed25519 -N \\"\\" -f /etc/ssh/ssh_host_ed25519_key"\nRestart=always\n' \
     >"$root/etc/systemd/system/ssh.service.d/gpulab.conf"
-# the fixed address of QEMU's user network
-printf '[Match]\nName=eth0\n[Network]\nAddress=10.0.2.15/24\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n' >"$root/etc/systemd/network/eth0.network"
-printf 'kvm_amd\nkvm_intel\nvhost_vsock\nvfio_pci\nvirtio_balloon\n' >"$root/etc/modules-load.d/gpulab.conf"
+# udev loads kvm_amd or kvm_intel, as the processor wants
+printf 'vhost_vsock\nvfio_pci\nvirtio_balloon\n' >"$root/etc/modules-load.d/gpulab.conf"
 # drivers of real hardware that would wait for, or trip over, a board that only has the real one's face
 printf 'blacklist %s\n' nouveau nvidiafb amdgpu radeon mlx5_core mlx5_ib ena efa qxl snd_hda_intel >"$root/etc/modprobe.d/gpulab.conf"
 printf 'vm.overcommit_memory = 1\nkernel.panic = -1\n' >"$root/etc/sysctl.d/gpulab.conf"
@@ -61,15 +61,27 @@ for unit in systemd-journald systemd-logind systemd-udevd; do # an emulated host
     mkdir -p "$root/etc/systemd/system/$unit.service.d"
     printf '[Service]\nWatchdogSec=0\n' >"$root/etc/systemd/system/$unit.service.d/gpulab.conf"
 done
-chroot "$root" systemctl -q enable systemd-networkd ssh lxd.socket 2>>"$root.log" # it warns that /proc is missing
-chroot "$root" systemctl -q mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer man-db.timer \
-    getty@tty1.service serial-getty@ttyS0.service systemd-networkd-wait-online.service systemd-timesyncd.service e2scrub_reap.service \
-    sshd-keygen.service lxd-agent.service systemd-pcrmachine.service systemd-tpm2-setup.service systemd-tpm2-setup-early.service 2>>"$root.log"
+# Each program that an emulated machine need not start is a second saved. The address is set by the ramdisk; root logs in by key.
+rm -f "$root"/usr/lib/systemd/system-generators/*
+touch "$root/etc/.updated" "$root/var/.updated" # nothing to rebuild at the first boot
+mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
+ln -s /usr/lib/systemd/system/lxd.service "$root/etc/systemd/system/multi-user.target.wants/lxd.service"
+chroot "$root" systemctl -q enable ssh lxd.socket 2>>"$root.log" # it warns that /proc is missing
+for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer man-db.timer systemd-tmpfiles-clean.timer \
+    getty@tty1.service serial-getty@ttyS0.service e2scrub_reap.service sshd-keygen.service lxd-agent.service lxd-containers.service \
+    systemd-networkd.service systemd-networkd.socket systemd-networkd-wait-online.service systemd-network-generator.service \
+    systemd-timesyncd.service systemd-logind.service dbus.service dbus.socket systemd-user-sessions.service systemd-pstore.service \
+    systemd-pcrmachine.service systemd-tpm2-setup.service systemd-tpm2-setup-early.service systemd-firstboot.service \
+    modprobe@drm.service modprobe@configfs.service modprobe@efi_pstore.service modprobe@fuse.service modprobe@dm_mod.service modprobe@loop.service \
+    sys-kernel-debug.mount sys-kernel-tracing.mount dev-mqueue.mount systemd-binfmt.service proc-sys-fs-binfmt_misc.automount \
+    systemd-hwdb-update.service ldconfig.service systemd-journal-catalog-update.service systemd-update-done.service systemd-update-utmp.service; do
+    ln -sf /dev/null "$root/etc/systemd/system/$unit"
+done
 chroot "$root" apt-get clean
 rm -rf "$root/var/lib/apt/lists" "$root/usr/share/doc" "$root/usr/share/man" "$root/usr/share/locale" "$root.log"
 
 say "initial ramdisk"
-bash "$here/make-initrd.sh" "$root" "$release" "$here/host-init" "$out/initrd" virtio_pci virtio_blk ext4
+bash "$here/make-initrd.sh" "$root" "$release" "$here/host-init" "$out/initrd" virtio_blk virtio_net ext4
 say "disk"
 truncate -s 12G "$out/disk.raw"
 mkfs.ext4 -q -F -E lazy_itable_init=1,lazy_journal_init=1 -O ^has_journal -d "$root" "$out/disk.raw"
