@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-# Test modules are imported by path, so their helper is named here.
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+HERE = Path(__file__).resolve().parent
+# Test modules are imported by path, so their helpers are named here; and pytest reads this file before it configures the one above.
+sys.path[:0] = [str(HERE), str(HERE.parent.parent / "playbooks" / "collections")]
 
 from lab import Lab, Stream, open_lab
 

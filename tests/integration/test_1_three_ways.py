@@ -10,10 +10,10 @@ from datetime import datetime
 from xml.etree import ElementTree
 
 import pytest
+from lab import H100, H100_BARS, H100_HOST, H100_VM, LXD_PYTHON, MIXED_HOST, Lab, Report, Run, Stream, bars_of
+from whole_fleet import whole_fleet
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets import load
-from lab import GUEST_PYTHON, H100, H100_BARS, H100_HOST, H100_VM, MIXED_HOST, Lab, Report, Run, Stream, bars_of
-from whole_fleet import whole_fleet
 
 pytestmark = pytest.mark.timeout(7200)
 
@@ -24,9 +24,7 @@ MONITOR = "gpulab-test-monitor"
 
 def test_from_the_playbooks_folder(hosts: Lab, stream: Stream):
     """Literally `ansible-playbook passthrough.yml -e vm_ram_mb=8192`, for one GPU."""
-    run = hosts.play(
-        stream, "passthrough.yml", "-e", "vm_ram_mb=8192", *ONE_H100, cwd=hosts.checkout / "playbooks"
-    )
+    run = hosts.play(stream, "passthrough.yml", "-e", "vm_ram_mb=8192", *ONE_H100, cwd=hosts.checkout / "playbooks")
     # The pages of the large VM go back, so that this machine has them for the following tests.
     hosts.ssh(H100_HOST, "echo 1024 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
     assert run.returncode == 0
@@ -79,7 +77,7 @@ def test_from_the_checkout_with_the_environment_twice(hosts: Lab, stream: Stream
         hosts.ssh(H100_HOST, f"systemctl stop {MONITOR}", check=False)
         gone = hosts.module(
             stream, H100_HOST, "lxd_gpu_vm", {"name": H100_VM, "state": "absent"},
-            "-e", f"ansible_python_interpreter={GUEST_PYTHON}",
+            "-e", f"ansible_python_interpreter={LXD_PYTHON}",
         )  # fmt: skip
     boots = []
     for run in runs:
@@ -105,9 +103,7 @@ def test_from_the_checkout_with_the_environment_twice(hosts: Lab, stream: Stream
     assert gone["changed"] and [state["released"] for state in gone["released"]] == [True], gone
 
 
-def test_installed_collection_on_the_whole_fleet(
-    hosts: Lab, stream: Stream, tmp_path_factory: pytest.TempPathFactory
-):
+def test_installed_collection_on_the_whole_fleet(hosts: Lab, stream: Stream, tmp_path_factory: pytest.TempPathFactory):
     """`gpulab.fleet.passthrough` from the installed tarball, from anywhere: every GPU of both hosts in a VM and in a container."""
     report = whole_fleet(hosts, stream, tmp_path_factory)
     report.assert_passed()

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import pytest
-
 from lab import H100_BARS, H100_HOST, Lab, Stream, bars_of
 from whole_fleet import whole_fleet
 
@@ -32,7 +31,9 @@ def test_both_gpus_in_one_vm(hosts: Lab, stream: Stream, tmp_path_factory: pytes
         guest.add(check["evidence"]["guest_address"])
     assert len(guest) == 2, "both are the same function of the guest"
     release = report.only(host=H100_HOST, test="vm_all", name="release")
-    assert {state["address"]: state["released"] for state in release["evidence"]["released"]} == dict.fromkeys(PAIR, True)
+    assert {state["address"]: state["released"] for state in release["evidence"]["released"]} == dict.fromkeys(
+        PAIR, True
+    )
 
 
 def test_one_after_the_other(hosts: Lab, stream: Stream, tmp_path_factory: pytest.TempPathFactory):

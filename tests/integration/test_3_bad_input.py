@@ -8,8 +8,7 @@ import json
 from typing import NamedTuple
 
 import pytest
-
-from lab import GUEST_PYTHON, H100, H100_HOST, ODD_HOST, Lab, Stream
+from lab import H100, H100_HOST, LXD_PYTHON, ODD_HOST, Lab, Stream
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -32,7 +31,7 @@ CASES = (
     Case(
         "device-that-only-qemu-can-refuse",
         {"qemu_opts": "-device nonsense"},
-        ("did not start: QEMU refuses one of its options; correct qemu_opts", "'nonsense' is not a valid device model name"),
+        ("did not start", "QEMU refuses one of its options; correct qemu_opts", "nonsense"),
     ),
     Case(
         "image-alias-unknown",
@@ -56,8 +55,15 @@ CASES = (
         ("gpus is ['0000:4g:00.0']", 'ids such as "10de:2330", or all'),
         early=True,
     ),
-    Case("more-memory-than-the-host", {"vm_ram_mb": 9999999}, ("ram_mb is 9999999 MiB", "but this host has", "give less")),
-    Case("misspelled", {"vm_ram": 2048}, ("vm_ram is no variable of this playbook", "did you mean vm_ram_mb?"), early=True),
+    Case(
+        "more-memory-than-the-host", {"vm_ram_mb": 9999999}, ("ram_mb is 9999999 MiB", "but this host has", "give less")
+    ),
+    Case(
+        "misspelled",
+        {"vm_ram": 2048},
+        ("vm_ram is no variable of this playbook", "did you mean vm_ram_mb?"),
+        early=True,
+    ),
 )
 
 
@@ -70,7 +76,6 @@ def test_playbook(case: Case, hosts: Lab, stream: Stream):
     )
     assert run.returncode != 0
     if case.early:
-        message = run.output
         assert "Test every GPU" not in run.output, "a host was asked although nothing can come of it"
         run.says(*case.says)
     else:
@@ -91,9 +96,7 @@ def test_name_too_long(hosts: Lab, stream: Stream):
     before = hosts.gpu_state(H100_HOST, H100)
     name = "a" * 64
     options = {"name": name, "gpus": [H100], "image": "any"}
-    result = hosts.module(
-        stream, H100_HOST, "lxd_gpu_vm", options, "-e", f"ansible_python_interpreter={GUEST_PYTHON}"
-    )
+    result = hosts.module(stream, H100_HOST, "lxd_gpu_vm", options, "-e", f"ansible_python_interpreter={LXD_PYTHON}")
     assert result["msg"].startswith(f"name is {name!r} with 64 characters"), result
     assert "choose a shorter one" in result["msg"]
     assert (result["option"], result["value"]) == ("name", name)
@@ -102,7 +105,7 @@ def test_name_too_long(hosts: Lab, stream: Stream):
 
 def test_group_not_viable(hosts: Lab, stream: Stream):
     """A display and a NIC behind one conventional bridge: VFIO would hand over both or none, and the host drives the NIC."""
-    inventories = [f"--inventory={hosts.checkout}/{name}" for name in ("inventories/virtual", "tests/integration/inventory")]
+    inventories = hosts.with_odd()
     started = hosts.play(stream, "playbooks/virtual_hosts.yml", *inventories, "--limit", ODD_HOST)
     assert started.returncode == 0
     # The catalog does not know these devices, so they are found by their ids: QEMU's display, and its Intel NIC.
@@ -113,7 +116,13 @@ def test_group_not_viable(hosts: Lab, stream: Stream):
     assert hosts.ssh(ODD_HOST, drive).split() == ["e1000"]
     variables = {"gpus": [display], "tests": ["vm"], "vm_ram_mb": 256}
     run = hosts.play(
-        stream, "playbooks/passthrough.yml", *inventories, "--limit", f"{ODD_HOST},localhost", "-e", json.dumps(variables)
+        stream,
+        "playbooks/passthrough.yml",
+        *inventories,
+        "--limit",
+        f"{ODD_HOST},localhost",
+        "-e",
+        json.dumps(variables),
     )
     assert run.returncode != 0
     (failed,) = run.report().failures()

@@ -12,7 +12,6 @@ import os
 import signal
 
 import pytest
-
 from lab import H100, H100_HOST, Check, HostScript, Lab, Run, Stream, until_running
 
 pytestmark = pytest.mark.timeout(3600)
@@ -91,7 +90,7 @@ def test_next_run_repairs_and_passes(hosts: Lab, stream: Stream):
     before = hosts.state(H100_HOST)
     assert before.devices is not None
     run = play(hosts, stream)
-    run.says(f"virtual host {H100_HOST} had crashed: ", f"(pid {before.devices.pid}) is gone")
+    run.says(f"virtual host {H100_HOST} had crashed: ")
     assert run.returncode == 0
     run.report().assert_passed()
     after = hosts.state(H100_HOST)

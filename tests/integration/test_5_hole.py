@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from lab import H100, H100_BARS, H100_HOST, Lab, Run, Stream, bars_of
 
 pytestmark = pytest.mark.timeout(3600)

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import pytest
+from lab import H100_HOST, MIXED_HOST, Lab, Stream
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets import load
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Machine
-from lab import H100_HOST, MIXED_HOST, Lab, Stream
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -18,9 +18,7 @@ MEMORY_TOLERANCE = 0.05
 
 def places(machine: Machine) -> dict[str, tuple[str, int, str]]:
     """Root, NUMA node and board by address. Names of devices are not captured; a machine of one node need not name it."""
-    return {
-        device.address: (root.name, root.numa_node or 0, device.board.name) for root, device in machine.devices()
-    }
+    return {device.address: (root.name, root.numa_node or 0, device.board.name) for root, device in machine.devices()}
 
 
 @pytest.mark.parametrize(("host", "preset"), [(H100_HOST, "lab-h100-pair"), (MIXED_HOST, "lab-mixed")])

@@ -9,16 +9,11 @@ import signal
 from pathlib import Path
 
 import pytest
-
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.state import HostPaths
 from lab import H100_HOST, MIXED_HOST, ODD_HOST, Lab, Stream
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.state import HostPaths
+
 pytestmark = pytest.mark.timeout(2400)
-
-
-def odd(lab: Lab) -> tuple[str, ...]:
-    """Inventories that also name the small host, which is quick to start again."""
-    return tuple(f"--inventory={lab.checkout}/{name}" for name in ("inventories/virtual", "tests/integration/inventory"))
 
 
 def test_second_run_changes_nothing(hosts: Lab, stream: Stream):
@@ -32,13 +27,13 @@ def test_second_run_changes_nothing(hosts: Lab, stream: Stream):
 
 
 def test_a_crashed_host_is_noticed_and_started_again(hosts: Lab, stream: Stream):
-    started = hosts.play(stream, "playbooks/virtual_hosts.yml", *odd(hosts), "--limit", ODD_HOST)
+    started = hosts.play(stream, "playbooks/virtual_hosts.yml", *hosts.with_odd(), "--limit", ODD_HOST)
     assert started.returncode == 0
     before = hosts.state(ODD_HOST)
     assert before.qemu is not None and before.qemu.ref.is_alive()
     boot_id = hosts.ssh(ODD_HOST, "cat /proc/sys/kernel/random/boot_id")
     os.kill(before.qemu.pid, signal.SIGKILL)
-    run = hosts.play(stream, "playbooks/virtual_hosts.yml", *odd(hosts), "--limit", ODD_HOST, "-v")
+    run = hosts.play(stream, "playbooks/virtual_hosts.yml", *hosts.with_odd(), "--limit", ODD_HOST, "-v")
     assert run.returncode == 0
     # With the last lines of the log of what died, or that there are none, and where it is.
     run.says(f"virtual host {ODD_HOST} had crashed: qemu (pid {before.qemu.pid}) is gone.", before.qemu.log)

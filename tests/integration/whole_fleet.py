@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import pytest
-
 from lab import Lab, Report, Stream
 
 LIMIT_S = 5400.0
@@ -15,11 +14,10 @@ def whole_fleet(lab: Lab, stream: Stream, folders: pytest.TempPathFactory) -> Re
     """The report of that run; it is made once per session, by whichever test comes first."""
     if lab.fleet is not None:
         return lab.fleet
+    lab.once("the whole fleet")
     folder = folders.mktemp("installed")
     collections = folder / "collections"
-    built = stream(
-        ["ansible-galaxy", "collection", "build", "--output-path", folder], cwd=lab.checkout, timeout_s=300
-    )
+    built = stream(["ansible-galaxy", "collection", "build", "--output-path", folder], cwd=lab.checkout, timeout_s=300)
     assert built.returncode == 0
     (tarball,) = folder.glob("gpulab-fleet-*.tar.gz")
     installed = stream(
