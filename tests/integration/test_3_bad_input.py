@@ -10,7 +10,8 @@ from typing import NamedTuple
 import pytest
 from lab import H100, H100_HOST, LXD_PYTHON, ODD_HOST, Lab, Stream
 
-pytestmark = pytest.mark.timeout(2400)
+# The first test that runs may have to build the hosts.
+pytestmark = pytest.mark.timeout(7200)
 
 
 class Case(NamedTuple):

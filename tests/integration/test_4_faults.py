@@ -14,7 +14,8 @@ import signal
 import pytest
 from lab import H100, H100_HOST, Check, HostScript, Lab, Run, Stream, until_running
 
-pytestmark = pytest.mark.timeout(3600)
+# The first test that runs may have to build the hosts.
+pytestmark = pytest.mark.timeout(7200)
 
 # Waits of the play in the worst case: start, look, removal with its release, and a connection that has to be given up.
 IN_TIME_S = 1200.0

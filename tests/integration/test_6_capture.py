@@ -10,7 +10,8 @@ from lab import H100_HOST, MIXED_HOST, Lab, Stream
 from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets import load
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Machine
 
-pytestmark = pytest.mark.timeout(1200)
+# The first test that runs may have to build the hosts.
+pytestmark = pytest.mark.timeout(7200)
 
 # The kernel does not count what firmware keeps for itself.
 MEMORY_TOLERANCE = 0.05
