@@ -49,8 +49,8 @@ mkdir -p "$root/etc/systemd/system/ssh.service.d"
 # it need not wait for devices; the key comes with systemd-tmpfiles-setup
 printf '[Unit]\nDefaultDependencies=no\nAfter=systemd-tmpfiles-setup.service systemd-sysctl.service\n[Service]\nExecStartPre=\nExecStartPre=/bin/sh -c "test -s /etc/ssh/ssh_host_ed25519_key || ssh-keygen -q -t ed25519 -N \\"\\" -f /etc/ssh/ssh_host_ed25519_key"\nRestart=always\n' \
     >"$root/etc/systemd/system/ssh.service.d/gpulab.conf"
-# udev loads kvm_amd or kvm_intel, as the processor wants
-printf 'vhost_vsock\nvfio_pci\nvirtio_balloon\n' >"$root/etc/modules-load.d/gpulab.conf"
+# before LXD starts: it looks for /dev/kvm once. The one that the processor lacks fails, which is no harm
+printf 'kvm_amd\nkvm_intel\nvhost_vsock\nvfio_pci\nvirtio_balloon\n' >"$root/etc/modules-load.d/gpulab.conf"
 # drivers of real hardware that would wait for, or trip over, a board that only has the real one's face
 printf 'blacklist %s\n' nouveau nvidiafb amdgpu radeon mlx5_core mlx5_ib ena efa qxl snd_hda_intel >"$root/etc/modprobe.d/gpulab.conf"
 printf 'vm.overcommit_memory = 1\nkernel.panic = -1\n' >"$root/etc/sysctl.d/gpulab.conf"
