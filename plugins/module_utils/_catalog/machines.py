@@ -17,7 +17,7 @@ _B200 = "nvidia-b200"
 
 # A lab machine is a virtual GPU host: its size is what QEMU gets, large enough for LXD and a guest in it.
 _LAB_CPUS = 2
-_LAB_MEMORY_MB = 10240
+_LAB_MEMORY_MB = 12288
 
 # Root, NUMA node and the devices below it as (name, address, board).
 _Rows = Sequence[tuple[str, str, str]]

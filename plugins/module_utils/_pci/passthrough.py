@@ -10,6 +10,7 @@ from typing import Callable, Mapping, Optional, Sequence
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
+from ansible_collections.gpulab.fleet.plugins.module_utils._pci import qemu_tokens
 from ansible_collections.gpulab.fleet.plugins.module_utils._pci.firmware import read_firmware
 from ansible_collections.gpulab.fleet.plugins.module_utils._pci.groups import judge, read_groups
 from ansible_collections.gpulab.fleet.plugins.module_utils._pci.holders import Holder, find_holders
@@ -107,12 +108,14 @@ class HostGpus:
         """What `qemu_opts: auto` adds for these GPUs. HoleError when their BARs cannot fit."""
         functions = read_functions(self._sysfs)
         facts = self.facts
+        # LXD gives a VM the host's processor; options of the user's own may say otherwise.
+        bits, vendor = qemu_tokens.guest_cpu(user_tokens)
         plan = plan_hole(
             HoleInput(
                 slots=slots_of(_by_address(functions, addresses), functions),
                 ram_bytes=ram_bytes,
-                phys_bits=facts.phys_bits,
-                vendor=facts.cpu_vendor,
+                phys_bits=bits or facts.phys_bits,
+                vendor=vendor or facts.cpu_vendor,
                 firmware=read_firmware(lxd_version),
                 la57=facts.la57,
                 pages_1gib=facts.pages_1gib,

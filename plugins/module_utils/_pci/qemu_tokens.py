@@ -48,6 +48,23 @@ def firmware_window(tokens: Iterable[str]) -> Optional[Given]:
     return Given(found[-1], int(found[-1]) * MIB if found[-1].isdigit() else None)
 
 
+def guest_cpu(tokens: Iterable[str]) -> tuple[Optional[int], Optional[str]]:
+    """Address bits and vendor that the last `-cpu` of the tokens gives the guest, each None where it leaves the host's."""
+    words = list(tokens)
+    models = [after for word, after in zip(words, words[1:]) if word in ("-cpu", "--cpu")]
+    if not models:
+        return None, None
+    properties = dict(part.partition("=")[::2] for part in models[-1].split(",")[1:])
+    bits = properties.get("phys-bits", "")
+    # QEMU looks at phys-bits only where the host's own are not asked for (target/i386/host-cpu.c).
+    own = (
+        int(bits)
+        if bits.isdigit() and int(bits) > 0 and properties.get("host-phys-bits", "off") in ("off", "false")
+        else None
+    )
+    return own, properties.get("vendor") or None
+
+
 def parse_size(text: str) -> Optional[int]:
     """A size in bytes as QEMU reads it; None when it is none."""
     plain = text.strip("'\"")
