@@ -53,7 +53,7 @@ class Refusal(Exception):
 class FakeLxd:
     """One server. Tests set attributes before or between requests and read `requests` afterwards.
 
-    Faults: `fail` (action -> LXD's error text), `hang` (actions whose operation never ends), `etag_races` (so many PUTs meet
+    Faults: `fail` (action -> LXD's error text), `busy` (action -> how often LXD's database is too slow for it), `hang` (actions whose operation never ends), `etag_races` (so many PUTs meet
     a change by somebody else), `down_until` (connections are cut until that time), `forget_operations`.
     Guests: `agent_after` (state requests until the agent answers), `run` (what a command gives), `after_start`, `after_stop`.
     """
@@ -74,6 +74,7 @@ class FakeLxd:
         self.logs: dict[str, dict[str, str]] = {}
         self.requests: list[tuple[str, str, Any]] = []
         self.fail: dict[str, str] = {}
+        self.busy: dict[str, int] = {}
         self.hang: set[str] = set()
         self.etag_races = 0
         self.down_until = 0.0
@@ -354,6 +355,9 @@ class FakeLxd:
         try:
             if action in self.fail:
                 raise Refusal(self.fail[action])
+            if self.busy.get(action, 0) > 0:
+                self.busy[action] -= 1
+                raise Refusal("context deadline exceeded")
             result = work()
             operation.update(status="Success", status_code=200, metadata=result if isinstance(result, dict) else {})
         except Refusal as refusal:

@@ -14,11 +14,13 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.transport import
     CONNECT_PATIENCE_S,
     HAS_PYLXD,
     PYLXD_IMPORT_ERROR,
+    LxdBusy,
     LxdError,
     LxdEtagMismatch,
     LxdNotFound,
     LxdUnreachable,
     Transport,
+    failure,
 )
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "PYLXD_IMPORT_ERROR",
     "Instance",
     "Lxd",
+    "LxdBusy",
     "LxdError",
     "LxdEtagMismatch",
     "LxdNotFound",
@@ -38,6 +41,7 @@ __all__ = [
 _SUCCESS = 200
 # One request waits at most this long, so that a deadline or a restart of LXD is noticed in between.
 _WAIT_STEP_S = 5.0
+_BUSY_PAUSE_S = 5.0
 _RETRY_PAUSE_S = 0.5
 _LOG_LIMIT_BYTES = 256 * 1024
 
@@ -170,12 +174,19 @@ class Lxd:
             "timeout": -1 if force else max(1, int(deadline.remaining_s())),
             "stateful": False,
         }
-        operation, _headers = self.transport.request("put", f"instances/{name}/state", body=body)
-        self.wait_operation(operation, deadline, f"{action} of {name}", on_progress)
+
+        def change() -> None:
+            operation, _headers = self.transport.request("put", f"instances/{name}/state", body=body)
+            self.wait_operation(operation, deadline, f"{action} of {name}", on_progress)
+
+        _when_busy_again(change, deadline)
 
     def delete(self, name: str, deadline: Deadline) -> None:
-        operation, _headers = self.transport.request("delete", f"instances/{name}")
-        self.wait_operation(operation, deadline, f"deleting {name}")
+        def remove() -> None:
+            operation, _headers = self.transport.request("delete", f"instances/{name}")
+            self.wait_operation(operation, deadline, f"deleting {name}")
+
+        _when_busy_again(remove, deadline)
 
     # Operations
 
@@ -213,7 +224,7 @@ class Lxd:
             if code == _SUCCESS:
                 return dict(current)
             if code > _SUCCESS:
-                raise LxdError(str(current.get("err") or current.get("status")), status=code, operation=dict(current))
+                raise failure(str(current.get("err") or current.get("status")), code, operation=dict(current))
             if on_progress is not None:
                 on_progress(f"{what}: {deadline.elapsed_s():.0f} s{_progress(current)}")
             if deadline.expired():
@@ -260,6 +271,18 @@ class Lxd:
         """LXD's own view of the host's hardware, read anew at each call."""
         data, _headers = self.transport.request("get", "resources")
         return dict(data or {})
+
+
+def _when_busy_again(call: Callable[[], None], deadline: Deadline) -> None:
+    """Make a call that failed because LXD's database was too slow twice more: the state was not changed, or LXD says that it was."""
+    for last in (False, False, True):
+        try:
+            call()
+            return
+        except LxdBusy:
+            if last or deadline.expired():
+                raise
+            time.sleep(min(_BUSY_PAUSE_S, deadline.remaining_s()))
 
 
 def _progress(operation: Mapping[str, Any]) -> str:

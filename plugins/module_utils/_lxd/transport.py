@@ -29,6 +29,9 @@ SOCKET_PATHS = ("/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socke
 REQUEST_TIMEOUT_S = 30.0
 CONNECT_PATIENCE_S = 15.0
 _CONNECT_PAUSE_S = 0.5
+# What Go says when the time-out of a query is over; LXD hands it on as it is.
+_BUSY = "context deadline exceeded"
+_BUSY_PAUSES_S = (2.0, 5.0, 10.0)
 
 
 class LxdError(FleetError):
@@ -45,6 +48,10 @@ class LxdUnreachable(LxdError):
 
 class LxdNotFound(LxdError):
     """The object named in the request does not exist."""
+
+
+class LxdBusy(LxdError):
+    """LXD's own database did not answer in time (its limit is 10 s): a host that is overloaded, or emulated. Worth another try."""
 
 
 class LxdEtagMismatch(LxdError):
@@ -165,6 +172,18 @@ class Transport:
         node = self._client.api
         for part in path.strip("/").split("/"):
             node = node[part]
+        # Reading again does no harm; whoever writes decides himself.
+        pauses_s = iter(_BUSY_PAUSES_S if method == "get" else ())
+        while True:
+            try:
+                return self._send_once(node, method, arguments)
+            except LxdBusy:
+                pause_s = next(pauses_s, None)
+                if pause_s is None:
+                    raise
+                time.sleep(pause_s)
+
+    def _send_once(self, node: Any, method: str, arguments: dict[str, Any]) -> _Response:
         try:
             return getattr(node, method)(**arguments)  # type: ignore[no-any-return]
         except pylxd.exceptions.LXDAPIException as error:
@@ -175,11 +194,18 @@ class Transport:
             ) from error
 
 
+def failure(text: str, status: int, **details: object) -> LxdError:
+    """The error for what LXD said of a request or an operation."""
+    if _BUSY in text:
+        return LxdBusy(text, status=status, **details)
+    kind = {404: LxdNotFound, 412: LxdEtagMismatch}.get(status, LxdError)
+    return kind(text, status=status, **details)
+
+
 def _translate(error: Any) -> LxdError:
     status = int(error.response.status_code)
     try:
         text = str(error)
     except (KeyError, json.JSONDecodeError):
         text = f"HTTP status {status}"
-    kind = {404: LxdNotFound, 412: LxdEtagMismatch}.get(status, LxdError)
-    return kind(text, status=status)
+    return failure(text, status)

@@ -47,7 +47,7 @@ printf 'HostKey /etc/ssh/ssh_host_ed25519_key\nPasswordAuthentication no\nPermit
     >"$root/etc/ssh/sshd_config.d/gpulab.conf"
 mkdir -p "$root/etc/systemd/system/ssh.service.d"
 # it need not wait for devices; the key comes with systemd-tmpfiles-setup
-printf '[Unit]\nDefaultDependencies=no\nAfter=systemd-tmpfiles-setup.service systemd-sysctl.service\n[Service]\nExecStartPre=\nExecStartPre=/bin/sh -c "test -s /etc/ssh/ssh_host_ed25519_key || ssh-keygen -q -t ed25519 -N \\"\\" -f /etc/ssh/ssh_host_ed25519_key"\nRestart=always\n' \
+printf '[Unit]\nDefaultDependencies=no\nAfter=systemd-tmpfiles-setup.service\n[Service]\nExecStartPre=\nExecStartPre=/bin/sh -c "test -s /etc/ssh/ssh_host_ed25519_key || ssh-keygen -q -t ed25519 -N \\"\\" -f /etc/ssh/ssh_host_ed25519_key"\nRestart=always\n' \
     >"$root/etc/systemd/system/ssh.service.d/gpulab.conf"
 # before LXD starts: it looks for /dev/kvm once. The one that the processor lacks fails, which is no harm
 printf 'kvm_amd\nkvm_intel\nvhost_vsock\nvfio_pci\nvirtio_balloon\n' >"$root/etc/modules-load.d/gpulab.conf"

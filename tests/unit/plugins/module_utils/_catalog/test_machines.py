@@ -53,7 +53,7 @@ def _machine(request: pytest.FixtureRequest) -> Machine:
 @pytest.mark.parametrize("name", sorted(LABS))
 def test_labs(name: str) -> None:
     machine = load(name)
-    assert (machine.cpus, machine.memory_mb) == (2, 10240)
+    assert (machine.cpus, machine.memory_mb) == (2, 12288)
     assert machine.numa_nodes == max(row[1] for row in LABS[name]) + 1
     assert [
         (root.name, root.numa_node, device.address, device.board.name) for root, device in machine.devices()

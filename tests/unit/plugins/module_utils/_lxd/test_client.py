@@ -10,7 +10,9 @@ import time
 import pytest
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
+from ansible_collections.gpulab.fleet.plugins.module_utils._lxd import client
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.client import (
+    LxdBusy,
     LxdError,
     LxdEtagMismatch,
     LxdNotFound,
@@ -54,6 +56,25 @@ def test_update_is_guarded_by_the_etag(server, lxd):
         lxd.update("v1", body, seen.etag, Deadline(10))
     lxd.update("v1", body, lxd.get_instance("v1").etag, Deadline(10))
     assert lxd.get_instance("v1").config["user.x"] == "1"
+
+
+@pytest.mark.parametrize(("times", "ends_well"), [(1, True), (2, True), (3, False)])
+def test_a_database_that_is_too_slow_is_asked_again_but_not_for_ever(server, lxd, monkeypatch, times, ends_well):
+    monkeypatch.setattr(client, "_BUSY_PAUSE_S", 0.01)
+    lxd.create(BODY, Deadline(10))
+    server.busy = {"start": times}
+    if ends_well:
+        lxd.set_state("v1", "start", False, Deadline(10))
+        assert lxd.get_instance("v1").running
+    else:
+        with pytest.raises(LxdBusy, match="context deadline exceeded"):
+            lxd.set_state("v1", "start", False, Deadline(10))
+        assert not lxd.get_instance("v1").running
+    server.busy = {"delete": times}
+    if ends_well:
+        lxd.set_state("v1", "stop", True, Deadline(10))
+        lxd.delete("v1", Deadline(10))
+        assert lxd.get_instance("v1") is None
 
 
 def test_a_failed_operation_carries_lxds_words(server, lxd):
