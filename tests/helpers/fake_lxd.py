@@ -53,7 +53,8 @@ class Refusal(Exception):
 class FakeLxd:
     """One server. Tests set attributes before or between requests and read `requests` afterwards.
 
-    Faults: `fail` (action -> LXD's error text), `busy` (action -> how often LXD's database is too slow for it), `hang` (actions whose operation never ends), `etag_races` (so many PUTs meet
+    Faults: `fail` (action -> LXD's error text), `busy` (action -> how often LXD's database is too slow for it),
+    `hang` (actions whose operation never ends), `etag_races` (so many PUTs meet
     a change by somebody else), `down_until` (connections are cut until that time), `forget_operations`.
     Guests: `agent_after` (state requests until the agent answers), `run` (what a command gives), `after_start`, `after_stop`.
     """
