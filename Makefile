@@ -5,7 +5,7 @@
 # ARGS goes on to ansible-playbook or pytest:  make passthrough ARGS="-e vm_ram_mb=2048"   make test-unit ARGS="-k hole"
 
 .DEFAULT_GOAL := help
-.PHONY: help passthrough virtual-hosts teardown test test-unit lint integration molecule bench clean
+.PHONY: help passthrough virtual-hosts teardown test test-unit lint integration live molecule bench clean
 MAKEFLAGS += --no-print-directory
 
 INVENTORY ?= inventories/virtual
@@ -34,8 +34,11 @@ test-unit: ## Run the unit tests
 lint: ## Run the static tests: ruff, mypy, ansible-lint, yamllint, sanity, documentation
 	@scripts/test tests/static $(ARGS)
 
-integration: ## Run the integration tests on virtual GPU hosts
+integration: ## Run all integration tests, the live ones too
 	@scripts/test tests/integration $(ARGS)
+
+live: ## Run the tests that boot virtual hosts and VMs for an hour: three ways to start, bad input, faults, hole, capture, life cycle
+	@scripts/test live $(ARGS)
 
 molecule: ## Run the molecule scenarios
 	@scripts/test tests/molecule $(ARGS)

@@ -16,7 +16,7 @@ from whole_fleet import whole_fleet
 from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets import load
 
 # The first test that runs may have to build the hosts.
-pytestmark = pytest.mark.timeout(7200)
+pytestmark = [pytest.mark.live, pytest.mark.timeout(7200)]
 
 ONE_H100 = ("--limit", H100_HOST, "-e", f"gpus={H100}", "-e", "tests=vm")
 EVENTS = "/run/gpulab-test-events.jsonl"

@@ -9,7 +9,7 @@ from lab import H100_BARS, H100_HOST, Lab, Stream, bars_of
 from whole_fleet import whole_fleet
 
 # The first test that runs may have to build the hosts.
-pytestmark = pytest.mark.timeout(7200)
+pytestmark = [pytest.mark.live, pytest.mark.timeout(7200)]
 
 PAIR = ("0000:41:00.0", "0000:81:00.0")
 

@@ -15,7 +15,7 @@ import pytest
 from lab import H100, H100_HOST, Check, HostScript, Lab, Run, Stream, until_running
 
 # The first test that runs may have to build the hosts.
-pytestmark = pytest.mark.timeout(7200)
+pytestmark = [pytest.mark.live, pytest.mark.timeout(7200)]
 
 # Waits of the play in the worst case: start, look, removal with its release, and a connection that has to be given up.
 IN_TIME_S = 1200.0

@@ -10,7 +10,7 @@ import pytest
 from lab import H100, H100_BARS, H100_HOST, Lab, Run, Stream, bars_of
 
 # The first test that runs may have to build the hosts.
-pytestmark = pytest.mark.timeout(7200)
+pytestmark = [pytest.mark.live, pytest.mark.timeout(7200)]
 
 # QEMU takes the last -cpu; edk2 does not believe an Intel CPU with 40 bits and keeps to its classic window of 32 GiB.
 INTEL_40_BITS = ["-cpu", "host,vendor=GenuineIntel,host-phys-bits=off,phys-bits=40"]
