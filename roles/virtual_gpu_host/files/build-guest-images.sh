@@ -15,7 +15,7 @@ flavour=amd64 # the cloud kernel lacks 9p, over which LXD hands the agent to its
 
 make_tree "$root" busybox-static,kmod,pciutils,xz-utils
 say "tools for the images"
-tree_install "$root" systemd-ukify systemd-boot-efi dosfstools mtools gdisk qemu-utils lxd-agent zstd
+tree_install "$root" systemd-ukify systemd-boot-efi dosfstools mtools gdisk qemu-utils lxd-agent
 release=$(kernel_release "$root" "$flavour")
 say "kernel $release"
 mkdir -p "$root/kernel" "$root/build"
@@ -38,7 +38,7 @@ done
 say "VM image"
 agent=$(find "$root/usr" -type f -name lxd-agent -perm -u+x | head -n 1)
 [ -n "$agent" ] || die "the package lxd-agent has no program lxd-agent"
-EXTRA="$files $agent:usr/bin/lxd-agent $here/dhcp-bound:usr/bin/dhcp-bound" COMPRESS="chroot $root zstd -q -15 -c -" bash "$here/make-initrd.sh" "$root" "$release" "$here/guest-init" "$root/build/initrd" \
+EXTRA="$files $agent:usr/bin/lxd-agent $here/dhcp-bound:usr/bin/dhcp-bound" bash "$here/make-initrd.sh" "$root" "$release" "$here/guest-init" "$root/build/initrd" \
     virtio_console virtio_net vmw_vsock_virtio_transport 9pnet_virtio 9p virtio_balloon
 # loglevel 3: each line on the serial console costs time; tsc: without it the clock is read through slow emulated timers
 echo -n "console=ttyS0 panic=-1 loglevel=3 tsc=reliable no_timer_check mitigations=off nokaslr" >"$root/build/cmdline"

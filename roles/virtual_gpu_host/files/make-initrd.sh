@@ -35,5 +35,5 @@ for pair in ${EXTRA:-}; do
     mkdir -p "$work/$(dirname "${pair#*:}")"
     cp -L "${pair%%:*}" "$work/${pair#*:}"
 done
-# COMPRESS: a filter; what firmware reads slowly from a disk is worth unpacking
-(cd "$work" && find . | LC_ALL=C sort | "$busybox" cpio -o -H newc 2>/dev/null) | ${COMPRESS:-cat} >"$out"
+# not compressed: an emulated machine unpacks more slowly than its firmware reads
+(cd "$work" && find . | LC_ALL=C sort | "$busybox" cpio -o -H newc 2>/dev/null) >"$out"
