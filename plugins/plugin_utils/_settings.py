@@ -180,7 +180,6 @@ OTHER_VARIABLES = (
     # Facts and results of our own roles, which are there when an earlier play has run them.
     "passthrough_checks",
     "passthrough_labels",
-    "passthrough_host",
     "virtual_gpu_host_result",
     "lxd_host_instances",
     "lxd_host_socket",
