@@ -17,6 +17,7 @@ from pathlib import Path
 # What must import, when it is among the requirements.
 IMPORTS = {
     "ansible-core": "ansible.cli.playbook",
+    "common-expression-language": "cel",
     "Jinja2": "jinja2",
     "kubernetes": "kubernetes",
     "pylxd": "pylxd",
