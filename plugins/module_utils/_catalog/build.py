@@ -7,7 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Bar, Board, Function, GpuFacts
+from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import (
+    Bar,
+    Board,
+    Function,
+    GpuFacts,
+    NicFacts,
+)
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -63,6 +69,7 @@ def board(
     revision: Optional[int] = None,
     bars: Sequence[Bar] = (),
     gpu: Optional[GpuFacts] = None,
+    nic: Optional[NicFacts] = None,
     qemu_device: Optional[str] = None,
     unknown: Sequence[str] = (),
 ) -> Board:
@@ -88,6 +95,7 @@ def board(
         served="qemu" if qemu_device else "vfio-user",
         qemu_device=qemu_device,
         gpu=gpu,
+        nic=nic,
         sources=dict(sources),
         unknown=tuple(sorted({*unknown, *(field for field, absent in missing.items() if absent)})),
     )

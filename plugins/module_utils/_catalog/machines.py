@@ -5,10 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._catalog import sources
 from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.boards import BOARDS
-from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Device, Machine, PcieRoot
+from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import (
+    Device,
+    Machine,
+    NetworkFacts,
+    NvidiaDriver,
+    PcieRoot,
+)
 
 _GIB_IN_MB = 1024
 _H100 = "nvidia-h100-sxm5-80gb"
@@ -129,29 +136,49 @@ def _dgx_b200() -> Machine:
     )
 
 
+def _driver(version: str, cuda_version: str = "13.0") -> NvidiaDriver:
+    return NvidiaDriver(version=version, cuda_version=cuda_version, addressing_mode="HMM")
+
+
 def _aws_p4d() -> Machine:
-    def tree(bus: str, numa_node: int, first: int, nic: int) -> PcieRoot:
-        return _root(f"pci0000:{bus}", numa_node, [
+    def tree(bus: str, numa_node: int, first: int, nic: int, interface: str = "") -> PcieRoot:
+        root = _root(f"pci0000:{bus}", numa_node, [
             (f"efa{nic}", f"0000:{bus}:1b.0", "amazon-efa-v1"),
             (f"gpu{first}", f"0000:{bus}:1c.0", _A100),
             (f"gpu{first + 1}", f"0000:{bus}:1d.0", _A100),
         ])  # fmt: skip
+        if not interface:
+            return root
+        network = NetworkFacts(interface=interface, mtu=9001)
+        ena = Device(name=f"ena{nic}", address=f"0000:{bus}:01.0", board=BOARDS["amazon-ena"], network=network)
+        return replace(root, devices=(ena, *root.devices))
 
     return Machine(
         name="aws-p4d",
-        description="AWS p4d.24xlarge: eight A100 of 40 GB and four EFA",
+        description="AWS p4d.24xlarge: eight A100 of 40 GB, four EFA and three ENA",
+        nvidia_driver=_driver("580.126.09"),
         cpus=96,
         memory_mb=1152 * _GIB_IN_MB,
         numa_nodes=2,
-        roots=(tree("10", 0, 0, 0), tree("20", 0, 2, 1), tree("90", 1, 4, 2), tree("a0", 1, 6, 3)),
+        roots=(
+            tree("10", 0, 0, 0),
+            tree("20", 0, 2, 1, "ens65"),
+            tree("90", 1, 4, 2, "ens129"),
+            tree("a0", 1, 6, 3, "ens161"),
+        ),
         sources={
             "cpus": sources.TORCHX_AWS,
             "memory_mb": sources.TORCHX_AWS,
             "numa_nodes": "aws/aws-ofi-nccl:topology/p4d-24xl-topo.xml@35d97d28",
-            "roots": f"{sources.KARPENTER_DRA}; {sources.LSPCI_P4D}",
+            "roots": f"{sources.KARPENTER_DRA}; {sources.LSPCI_P4D}; ENA: {sources.DRANET_P4D}",
             "roots.numa_node": "aws/aws-ofi-nccl:topology/p4d-24xl-topo.xml@35d97d28",
+            "nvidia_driver": sources.DRANET_P4D,
         },
-        unknown=("addresses of the NVSwitches below bus 80, which are left out", "phys_bits"),
+        unknown=(
+            "addresses of the NVSwitches below bus 80, which are left out",
+            "the ENA of the default route, which is left out",
+            "phys_bits",
+        ),
     )
 
 
@@ -170,6 +197,7 @@ def _aws_p5() -> Machine:
     return Machine(
         name="aws-p5",
         description="AWS p5.48xlarge: eight H100 of 80 GB and 32 EFA",
+        nvidia_driver=_driver("580.105.08"),
         cpus=192,
         memory_mb=2048 * _GIB_IN_MB,
         numa_nodes=2,
@@ -180,8 +208,30 @@ def _aws_p5() -> Machine:
             "numa_nodes": sources.KARPENTER_DRA,
             "roots": f"GPUs: {sources.KARPENTER_DRA}; EFA: {sources.KARPENTER_EFA}",
             "roots.numa_node": sources.KARPENTER_DRA,
+            "nvidia_driver": sources.AICR_P5,
         },
         unknown=("phys_bits", "root of the NVSwitches at 0000:cf to 0000:d2, which are left out"),
+    )
+
+
+def _aws_g4dn() -> Machine:
+    gpu = Device(name="gpu0", address="0000:00:1e.0", board=BOARDS["nvidia-t4"])
+    return Machine(
+        name="aws-g4dn",
+        description="AWS g4dn.xlarge: one T4",
+        cpus=4,
+        memory_mb=16 * _GIB_IN_MB,
+        nvidia_driver=NvidiaDriver(version="580.95.05", cuda_version="13.0", addressing_mode="HMM"),
+        roots=(PcieRoot(name="pci0000:00", numa_node=None, devices=(gpu,)),),
+        sources={
+            "cpus": sources.AWS_G4DN,
+            "memory_mb": sources.AWS_G4DN,
+            "numa_nodes": "no slice of it tells a NUMA node: " + sources.EKS_T4,
+            "roots": sources.EKS_T4,
+            "roots.numa_node": sources.EKS_T4,
+            "nvidia_driver": sources.EKS_T4,
+        },
+        unknown=("address of the ENA, which is left out", "phys_bits"),
     )
 
 
@@ -241,6 +291,6 @@ def _labs() -> tuple[Machine, ...]:
     )  # fmt: skip
 
 
-_ALL = (_dgx_a100(), _dgx_h100(), _dgx_b200(), _aws_p4d(), _aws_p5(), _aws_p6_b200(), *_labs())
+_ALL = (_dgx_a100(), _dgx_h100(), _dgx_b200(), _aws_p4d(), _aws_g4dn(), _aws_p5(), _aws_p6_b200(), *_labs())
 
 MACHINES: Mapping[str, Machine] = {machine.name: machine for machine in _ALL}

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._catalog import sources
+from ansible_collections.gpulab.fleet.plugins.module_utils._catalog import mig, sources
 from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.build import (
     CLASS_3D,
     CLASS_BRIDGE,
@@ -19,11 +19,11 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.build import
     memory64,
     since_hopper,
 )
-from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Bar, Board, GpuFacts
+from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Bar, Board, GpuFacts, MigProfile
 
 _REVISION_A1 = 0xA1
 # The facts of an NVIDIA GPU that the catalog tells or lists as unknown.
-FACTS = ("architecture", "memory_mib", "bar1_mib", "cuda_compute_capability", "brand", "mig_capable")
+FACTS = ("architecture", "memory_mib", "bar1_mib", "cuda_compute_capability", "brand", "mig_capable", "mig_profiles")
 
 
 def _gpu(
@@ -47,6 +47,10 @@ def _gpu(
         "gpu.product_name": sources.NVIDIA_NAMES,
         **{f"gpu.{fact}": text for fact, text in (facts_sources or {}).items()},
     }
+    if facts.mig_profiles:
+        told["gpu.mig_profiles"] = mig.SOURCES[name]
+    elif facts.mig_profiles is not None:
+        told["gpu.mig_profiles"] = told["gpu.mig_capable"]
     if bars:
         told["bars"] = bars_source
     if revision_source:
@@ -75,6 +79,7 @@ def _facts(
     bar1_mib: Optional[int] = None,
     brand: Optional[str] = None,
     mig_capable: Optional[bool] = None,
+    mig_profiles: Optional[Sequence[MigProfile]] = None,
 ) -> GpuFacts:
     return GpuFacts(
         product_name=product_name,
@@ -84,6 +89,7 @@ def _facts(
         cuda_compute_capability=cuda_compute_capability,
         brand=brand,
         mig_capable=mig_capable,
+        mig_profiles=() if mig_capable is False else tuple(mig_profiles) if mig_profiles else None,
     )
 
 
@@ -138,7 +144,7 @@ GPUS: tuple[Board, ...] = (
     ),
     _gpu(
         "nvidia-a100-sxm4-40gb", "GA100 [A100 SXM4 40GB]", 0x20B0, 0x134F,
-        _facts("NVIDIA A100-SXM4-40GB", "Ampere", "8.0", memory_mib=40960, bar1_mib=65536, brand="NVIDIA", mig_capable=True),
+        _facts("NVIDIA A100-SXM4-40GB", "Ampere", "8.0", memory_mib=40960, bar1_mib=65536, brand="NVIDIA", mig_capable=True, mig_profiles=mig.A100_40GB),
         class_source=sources.DMESG_A100_SXM_40, revision_source=sources.LSPCI_P4D,
         bars=before_hopper(64 * GIB), bars_source=sources.DMESG_A100_SXM_40,
         subsystem_source=sources.nvidia_smi("a100"), facts_sources=_captured("a100", "a100"),
@@ -180,7 +186,7 @@ GPUS: tuple[Board, ...] = (
     ),
     _gpu(
         "nvidia-h100-sxm5-80gb", "GH100 [H100 SXM5 80GB]", 0x2330, 0x16C1,
-        _facts("NVIDIA H100 80GB HBM3", "Hopper", "9.0", memory_mib=81559, bar1_mib=131072, brand="NVIDIA", mig_capable=True),
+        _facts("NVIDIA H100 80GB HBM3", "Hopper", "9.0", memory_mib=81559, bar1_mib=131072, brand="NVIDIA", mig_capable=True, mig_profiles=mig.H100_80GB),
         class_source=sources.DMESG_H100_SXM, revision_source=sources.CONFIG_H100_SXM,
         bars=since_hopper(16 * MIB, 128 * GIB), bars_source=sources.DMESG_H100_SXM,
         facts_sources=_captured("h100", "h100"),
@@ -201,7 +207,7 @@ GPUS: tuple[Board, ...] = (
     ),
     _gpu(
         "nvidia-h200-sxm-141gb", "GH100 [H200 SXM 141GB]", 0x2335, 0x18BE,
-        _facts("NVIDIA H200", "Hopper", "9.0", memory_mib=143771, mig_capable=True),
+        _facts("NVIDIA H200", "Hopper", "9.0", memory_mib=143771, mig_capable=True, mig_profiles=mig.H200_141GB),
         class_source="lspci -vvvnn of an H200 in " + sources.PASSTHROUGH_H200,
         bars=since_hopper(16 * MIB, 256 * GIB), bars_source=sources.PASSTHROUGH_H200,
         facts_sources=_told(
@@ -212,7 +218,7 @@ GPUS: tuple[Board, ...] = (
     ),
     _gpu(
         "nvidia-b200", "GB100 [B200]", 0x2901, 0x1999,
-        _facts("NVIDIA B200", "Blackwell", "10.0", memory_mib=183359, bar1_mib=262144, brand="NVIDIA", mig_capable=True),
+        _facts("NVIDIA B200", "Blackwell", "10.0", memory_mib=183359, bar1_mib=262144, brand="NVIDIA", mig_capable=True, mig_profiles=mig.B200),
         class_source=sources.LSPCI_B200_CLASS, revision_source=sources.LSPCI_B200_CLASS,
         bars=since_hopper(64 * MIB, 256 * GIB), bars_source=sources.LSPCI_B200,
         facts_sources=_captured("b200", "b200"),

@@ -67,6 +67,16 @@ DMESG_CONNECTX6 = "kernel log of a 15b3:101b in a public support record (class 0
 MLX5_CLASS = "lspci in NVIDIA/gpu-admin-tools:pci/cx7.py@82422cc1"
 EFA_DRIVER = "torvalds/linux:drivers/infiniband/hw/efa/efa_main.c (BAR numbers; the driver tells no sizes)"
 QEMU_VIRTIO_GPU = "info pci of QEMU 7.2 with virtio-gpu-pci"
+DRANET_P4D = "kubernetes-sigs/dranet:examples/aws_eks_examples/gpu-efa (slices of a p4d)@f258477c"
+AICR_P5 = "NVIDIA/aicr:docs/conformance/cncf/evidence/secure-accelerator-access.md (slices of two p5)@bc05c6be"
+EKS_T4 = (
+    "kubectl get resourceslice of Amazon EKS nodes with a T4 each (GPU 0000:00:1e.0 below pci0000:00, driver 580.95.05, "
+    "CUDA 13.0), in public notes on DRA with driver 25.3 to 25.8"
+)
+AWS_G4DN = "openshift/openshift-docs:modules/rosa-sdpolicy-am-aws-compute-types.adoc (g4dn.xlarge: 4 vCPU, 16 GiB)"
+MLX5_RDMA = "torvalds/linux:drivers/infiniband/hw/mlx5/main.c (devices are named mlx5_%d)"
+LGIP_H200 = "nvidia-smi mig -lgip in https://github.com/NVIDIA/mig-parted/issues/120"
+MIG_PLACEMENTS = "placements as on the H100, whose profile ids are the same: "
 KARPENTER_DRA = "aws/karpenter-provider-aws:pkg/providers/nvidiadra/zz_generated.nvidiadraresourceslices.go@971ab0b0"
 KARPENTER_EFA = "aws/karpenter-provider-aws:pkg/providers/efadra"
 TORCHX_AWS = "meta-pytorch/torchx:torchx/specs/named_resources_aws.py"

@@ -38,12 +38,12 @@ def catalog_page() -> str:
         ),
         "## GPUs\n",
         _table(
-            ("name", "product name", "architecture", "compute capability or target", "BAR1", "MIG"),
+            ("name", "product name", "architecture", "compute capability or target", "BAR1", "MIG", "MIG profiles"),
             (_gpu_row(BOARDS[name]) for name in sorted(BOARDS) if BOARDS[name].gpu is not None),
         ),
         "## Machines\n",
         _table(
-            ("name", "what it is", "CPUs", "memory", "NUMA nodes", "roots", "boards", "unknown"),
+            ("name", "what it is", "CPUs", "memory", "NUMA nodes", "roots", "boards", "NVIDIA driver", "unknown"),
             (_machine_row(MACHINES[name]) for name in sorted(MACHINES)),
         ),
         "## Sources\n",
@@ -87,6 +87,7 @@ def _gpu_row(board: Board) -> tuple[str, ...]:
         gpu.cuda_compute_capability or gpu.gfx_target or "",
         f"{gpu.bar1_mib} MiB" if gpu.bar1_mib else "",
         mig,
+        ", ".join(profile.name for profile in gpu.mig_profiles or ()),
     )
 
 
@@ -102,6 +103,7 @@ def _machine_row(machine: Machine) -> tuple[str, ...]:
         str(machine.numa_nodes),
         ", ".join(root.name for root in machine.roots),
         ", ".join(f"{count} x `{name}`" for name, count in counts.items()),
+        f"{machine.nvidia_driver.version}, CUDA {machine.nvidia_driver.cuda_version}" if machine.nvidia_driver else "",
         "; ".join(machine.unknown),
     )
 

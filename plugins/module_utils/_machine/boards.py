@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.errors import refuse
+from ansible_collections.gpulab.fleet.plugins.module_utils._machine.facts import read_mig_profiles, read_nic
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.merge import merge
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import (
     KINDS,
@@ -31,7 +32,7 @@ FUNCTION_KEYS = ("name", *_IDS, "bars")
 GPU_KEYS = tuple(GpuFacts.__dataclass_fields__)
 SERVER_KEYS = ("command", "socket")
 BOARD_KEYS = (
-    "from", "kind", "vendor", "product", *_IDS, "bars", "functions", "served", "qemu_device", "gpu", "server", "behaviour", "sources", "unknown",
+    "from", "kind", "vendor", "product", *_IDS, "bars", "functions", "served", "qemu_device", "gpu", "nic", "server", "behaviour", "sources", "unknown",
 )  # fmt: skip
 
 NAME_LIMIT = 63
@@ -58,6 +59,7 @@ def read_board(name: str, value: object, path: str) -> Board:
         served=reader.choice("served", SERVED, default="vfio-user"),
         qemu_device=reader.optional_text("qemu_device"),
         gpu=_read_gpu(reader.raw("gpu"), reader.at("gpu")) if reader.has("gpu") else None,
+        nic=read_nic(reader.raw("nic"), reader.at("nic")),
         server=read_server(reader.raw("server"), reader.at("server")),
         behaviour=reader.mapping("behaviour", "write a mapping"),
         sources=reader.texts("sources"),
@@ -172,6 +174,7 @@ def _read_gpu(value: object, path: str) -> GpuFacts:
         brand=reader.optional_text("brand"),
         mig_capable=reader.optional_boolean("mig_capable"),
         gfx_target=reader.optional_text("gfx_target"),
+        mig_profiles=read_mig_profiles(reader.raw("mig_profiles"), reader.at("mig_profiles")),
     )
 
 
@@ -198,7 +201,7 @@ def _own(board: dict[str, object], changes: Mapping[str, object]) -> None:
     """Let a changed board say which of its fields its author gave."""
     fields: set[str] = set()
     for key, value in changes.items():
-        if key in ("gpu", "functions") and isinstance(value, Mapping):
+        if key in ("gpu", "nic", "functions") and isinstance(value, Mapping):
             fields.update(f"{key}.{name}" for name in value)
         elif key not in ("sources", "unknown", "server", "behaviour", "served", "qemu_device"):
             fields.add(key)

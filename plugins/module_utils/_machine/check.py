@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.address import locate, parse_root
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.errors import MachineError, refuse, refuse_missing
+from ansible_collections.gpulab.fleet.plugins.module_utils._machine.mig import place_instances
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import (
     BAR_REGISTERS,
     Bar,
@@ -57,6 +58,8 @@ def check_board(board: Board) -> None:
         )
     if board.gpu is not None and board.kind != "gpu":
         raise refuse(f"{path}.gpu", board.kind, "is the kind of a board with GPU facts", 'drop gpu, or say kind: "gpu"')
+    if board.nic is not None and board.kind != "nic":
+        raise refuse(f"{path}.nic", board.kind, "is the kind of a board with facts of a network adapter", "drop nic")
     numbers = [function.number for function in board.functions]
     if not numbers or numbers[0] != 0 or numbers != sorted(set(numbers)) or numbers[-1] > 7:
         raise refuse(
@@ -175,6 +178,12 @@ def _check_devices(machine: Machine) -> None:
                 "give each device its own",
             )
         slots[device.address] = path
+        if device.mig is not None:
+            if device.board.kind != "gpu":
+                raise refuse(f"{path}.mig", device.board.kind, "is no kind of board that MIG divides", "drop mig")
+            place_instances(device.board, device.mig, f"{path}.mig")
+        if device.network is not None and device.board.kind != "nic":
+            raise refuse(f"{path}.network", device.board.kind, "is not the kind of a network adapter", "drop network")
         if device.board.served == "qemu" and device.server is not None:
             raise refuse(
                 f"{path}.server",

@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._machine.facts import (
+    facts_to_dict,
+    mig_layout_to_list,
+    mig_profiles_to_dict,
+    nic_to_dict,
+)
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.identity import derived_identities
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import (
     Bar,
@@ -37,7 +43,11 @@ def machine_to_dict(machine: Machine) -> dict[str, object]:
         "roots": {root.name: _root_to_dict(root, derived) for root in machine.roots},
     }
     return _with_filled(
-        result, description=machine.description, sources=dict(machine.sources), unknown=list(machine.unknown)
+        result,
+        description=machine.description,
+        nvidia_driver=facts_to_dict(machine.nvidia_driver) if machine.nvidia_driver else {},
+        sources=dict(machine.sources),
+        unknown=list(machine.unknown),
     )
 
 
@@ -58,6 +68,7 @@ def board_to_dict(board: Board) -> dict[str, object]:
         functions=companions,
         qemu_device=board.qemu_device,
         gpu=_gpu_to_dict(board.gpu),
+        nic=nic_to_dict(board.nic) if board.nic else {},
         server=_server_to_dict(board.server),
         behaviour=dict(board.behaviour),
         sources=dict(board.sources),
@@ -89,7 +100,11 @@ def _bar_to_dict(bar: Bar) -> dict[str, object]:
 def _gpu_to_dict(gpu: GpuFacts | None) -> dict[str, object]:
     if gpu is None:
         return {}
-    return {key: value for key, value in vars(gpu).items() if value is not None}
+    facts = {key: value for key, value in vars(gpu).items() if value is not None}
+    # An empty table says that the board has no MIG; none says that nobody told.
+    if gpu.mig_profiles is not None:
+        facts["mig_profiles"] = mig_profiles_to_dict(gpu.mig_profiles)
+    return facts
 
 
 def _server_to_dict(server: DeviceServer | None) -> dict[str, object]:
@@ -112,8 +127,12 @@ def _device_to_dict(device: Device, derived: Mapping[str, str]) -> dict[str, obj
         for key, value in device.behaviour.items()
         if key not in device.board.behaviour or device.board.behaviour[key] != value
     }
+    result: dict[str, object] = {"address": device.address, "board": device.board.name}
+    if device.mig is not None:
+        result["mig"] = mig_layout_to_list(device.mig)
     return _with_filled(
-        {"address": device.address, "board": device.board.name},
+        result,
+        network=facts_to_dict(device.network) if device.network else {},
         server=_server_to_dict(device.server) if device.server != device.board.server else {},
         behaviour=own_behaviour,
         identity={key: value for key, value in device.identity.items() if derived.get(key) != value},

@@ -29,6 +29,11 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._machine.errors impor
     refuse,
     refuse_missing,
 )
+from ansible_collections.gpulab.fleet.plugins.module_utils._machine.facts import (
+    read_mig_layout,
+    read_network,
+    read_nvidia_driver,
+)
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.files import (
     file_path,
     is_file_name,
@@ -48,10 +53,10 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._machine.reader impor
 __all__ = ["MachineError", "Presets", "load_machine"]
 
 MACHINE_KEYS = (
-    "from", "name", "description", "cpus", "memory_mb", "numa_nodes", "phys_bits", "boards", "roots", "sources", "unknown",
+    "from", "name", "description", "cpus", "memory_mb", "numa_nodes", "phys_bits", "boards", "roots", "nvidia_driver", "sources", "unknown",
 )  # fmt: skip
 ROOT_KEYS = ("numa_node", "devices")
-DEVICE_KEYS = ("address", "board", "server", "behaviour", "identity")
+DEVICE_KEYS = ("address", "board", "server", "behaviour", "identity", "network", "mig")
 
 # A machine's name may be a host name, and those have 253 characters at most (RFC 1035, 2.3.4).
 _MACHINE_NAME_LIMIT = 253
@@ -205,6 +210,7 @@ class _Loader:
             phys_bits=reader.integer("phys_bits", 36, 52, default=DEFAULT_PHYS_BITS),
             roots=tuple(sorted(roots, key=lambda root: parse_root(root.name, root.name))),
             description=reader.text("description"),
+            nvidia_driver=read_nvidia_driver(reader.raw("nvidia_driver"), "nvidia_driver"),
             sources=reader.texts("sources"),
             unknown=tuple(sorted(reader.text_list("unknown"))),
         )
@@ -255,6 +261,8 @@ class _Loader:
             server=read_server(reader.raw("server"), reader.at("server")) or board.server,
             behaviour={**board.behaviour, **reader.mapping("behaviour", "write a mapping")},
             identity=identity,
+            network=read_network(reader.raw("network"), reader.at("network")),
+            mig=read_mig_layout(reader.raw("mig"), reader.at("mig")),
         )
 
 
@@ -279,7 +287,11 @@ def _normal_roots(value: object) -> object:
 
 def _own(result: dict[str, object], changes: Mapping[str, object]) -> None:
     """Let a machine that builds on another say which figures are not the other's."""
-    own = {key: GIVEN for key in ("cpus", "memory_mb", "numa_nodes", "phys_bits") if changes.get(key) is not None}
+    own = {
+        key: GIVEN
+        for key in ("cpus", "memory_mb", "numa_nodes", "phys_bits", "nvidia_driver")
+        if changes.get(key) is not None
+    }
     sources, unknown, given = result.get("sources", {}), result.get("unknown"), _mapping(changes.get("sources"))
     if isinstance(sources, Mapping):
         before = sources.get("roots")

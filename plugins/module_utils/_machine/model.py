@@ -58,6 +58,36 @@ class Function:
 
 
 @dataclass(frozen=True)
+class MigProfile:
+    """A kind of GPU instance that a board can be divided into, with what one instance has.
+
+    ``memory_slices`` is how many of the board's memory slices it takes, ``placements`` are the slices at which it can start.
+    """
+
+    name: str
+    profile_id: int
+    memory_mib: int
+    multiprocessors: int
+    copy_engines: int
+    decoders: int
+    encoders: int
+    jpeg_engines: int
+    ofa_engines: int
+    instances: int
+    memory_slices: int
+    placements: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MigInstance:
+    """A GPU instance that a GPU has been divided into; without ``start``, it lies where there is room."""
+
+    profile: str
+    start: Optional[int] = None
+    uuid: Optional[str] = None
+
+
+@dataclass(frozen=True)
 class GpuFacts:
     """What vendor software says of a GPU; a field is None when no source tells it."""
 
@@ -69,6 +99,37 @@ class GpuFacts:
     brand: Optional[str] = None
     mig_capable: Optional[bool] = None
     gfx_target: Optional[str] = None
+    mig_profiles: Optional[tuple[MigProfile, ...]] = None
+
+
+@dataclass(frozen=True)
+class NicFacts:
+    """What a network adapter is to Linux; ``rdma_prefix`` is how its driver names RDMA devices (mlx5 for mlx5_0)."""
+
+    rdma: Optional[bool] = None
+    rdma_prefix: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class NetworkFacts:
+    """How one network adapter is set up in its machine.
+
+    ``interface`` is None for an adapter without a network interface; ``uplink`` is the adapter of the default route.
+    """
+
+    interface: Optional[str] = None
+    mtu: Optional[int] = None
+    rdma_device: Optional[str] = None
+    uplink: bool = False
+
+
+@dataclass(frozen=True)
+class NvidiaDriver:
+    """The NVIDIA driver of a machine, as NVML tells it; without ``addressing_mode``, it has none to tell."""
+
+    version: str
+    cuda_version: str
+    addressing_mode: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +156,7 @@ class Board:
     served: str = "vfio-user"
     qemu_device: Optional[str] = None
     gpu: Optional[GpuFacts] = None
+    nic: Optional[NicFacts] = None
     server: Optional[DeviceServer] = None
     behaviour: Mapping[str, object] = field(default_factory=dict, hash=False)
     sources: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -110,7 +172,8 @@ class Board:
 class Device:
     """A board at a bus address.
 
-    ``server`` and ``behaviour`` are what holds for this device, those of the board included.
+    ``server`` and ``behaviour`` are what holds for this device, those of the board included. ``mig`` is None when MIG mode
+    is off, and empty when it is on without an instance.
     """
 
     name: str
@@ -119,6 +182,8 @@ class Device:
     server: Optional[DeviceServer] = None
     behaviour: Mapping[str, object] = field(default_factory=dict, hash=False)
     identity: Mapping[str, str] = field(default_factory=dict, hash=False)
+    network: Optional[NetworkFacts] = None
+    mig: Optional[tuple[MigInstance, ...]] = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +206,7 @@ class Machine:
     phys_bits: int = DEFAULT_PHYS_BITS
     roots: tuple[PcieRoot, ...] = ()
     description: str = ""
+    nvidia_driver: Optional[NvidiaDriver] = None
     sources: Mapping[str, str] = field(default_factory=dict, hash=False)
     unknown: tuple[str, ...] = ()
 

@@ -47,6 +47,7 @@ REQUIRED = {
     "nvidia-nvswitch-h100": ("10de:22a3", 0.03125),
     "nvidia-connectx-6": ("15b3:101b", 0.03125),
     "nvidia-connectx-7": ("15b3:1021", None),
+    "amazon-ena": ("1d0f:ec20", None),
     "amazon-efa-v1": ("1d0f:efa0", None),
     "amazon-efa-v2": ("1d0f:efa1", None),
     "amazon-efa-v3": ("1d0f:efa2", None),
@@ -64,6 +65,8 @@ def _fields(board: Board) -> set[str]:
     fields = {"device_id", "class_code", "subsystem_id", "revision", "bars"}
     if board.gpu is not None:
         fields |= {"gpu.product_name"} | {f"gpu.{fact}" for fact in FACTS[board.main.vendor_id]}
+    if board.kind == "nic":
+        fields.add("nic.rdma")
     return fields
 
 
@@ -92,6 +95,7 @@ def test_what_is_unknown_is_absent(board: Board) -> None:
         "revision": main.revision,
         "subsystem_id": (main.subsystem_vendor_id, main.subsystem_id) != (0, 0),
         **{f"gpu.{name}": value for name, value in (vars(board.gpu) if board.gpu else {}).items()},
+        "nic.rdma": board.nic is not None and board.nic.rdma is not None,
     }
     assert [name for name in board.unknown if values.get(name)] == []
     present = [name for name, value in values.items() if value and name not in board.sources]

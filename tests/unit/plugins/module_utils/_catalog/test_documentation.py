@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets import load
-from ansible_collections.gpulab.fleet.plugins.module_utils._machine import boards
+from ansible_collections.gpulab.fleet.plugins.module_utils._machine import boards, facts
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine import load as loading
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.check import require_machine_bars
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.identity import IDENTITY_KEYS
@@ -55,6 +55,10 @@ def _named(heading: str) -> set[str]:
         ("Devices", loading.DEVICE_KEYS),
         ("Boards", boards.BOARD_KEYS),
         ("BARs", boards.BAR_KEYS),
+        ("The NVIDIA driver", facts.NVIDIA_DRIVER_KEYS),
+        ("Network adapters", (*facts.NIC_KEYS, *facts.NETWORK_KEYS)),
+        ("MIG profiles", facts.MIG_PROFILE_KEYS),
+        ("MIG instances", facts.MIG_INSTANCE_KEYS),
     ],
 )
 def test_the_tables_have_the_keys(heading: str, keys: tuple[str, ...]) -> None:

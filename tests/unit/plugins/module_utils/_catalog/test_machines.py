@@ -35,7 +35,8 @@ REAL = {
     "dgx-a100": (256, 1024, 8, 4, {"nvidia-a100-sxm4-40gb": 8, "nvidia-connectx-6": 8, "nvidia-nvswitch-a100": 6}),
     "dgx-h100": (224, 2048, 2, 8, {"nvidia-h100-sxm5-80gb": 8, "nvidia-connectx-7": 8}),
     "dgx-b200": (224, 2048, 2, 8, {"nvidia-b200": 8, "nvidia-connectx-7": 8}),
-    "aws-p4d": (96, 1152, 2, 4, {"nvidia-a100-sxm4-40gb": 8, "amazon-efa-v1": 4}),
+    "aws-p4d": (96, 1152, 2, 4, {"nvidia-a100-sxm4-40gb": 8, "amazon-efa-v1": 4, "amazon-ena": 3}),
+    "aws-g4dn": (4, 16, 1, 1, {"nvidia-t4": 1}),
     "aws-p5": (192, 2048, 2, 8, {"nvidia-h100-sxm5-80gb": 8, "amazon-efa-v2": 32}),
     "aws-p6-b200": (192, 2048, 2, 4, {"nvidia-b200": 8}),
 }

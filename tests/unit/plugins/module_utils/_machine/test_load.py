@@ -114,7 +114,11 @@ WRONG = [
     (_set(*GPU0, "address", value="0000:41:00.8"), f"{GPU0_AT}.address", ["function number 8", "0 to 7"]),
     (_set(*GPU0, "board", value="mime"), f"{GPU0_AT}.board", ["'mime'", "did you mean 'mine'?"]),
     (_set(*GPU0, "board", value=None), f"{GPU0_AT}.board", ["missing", "mine"]),
-    (_set(*GPU0, "uuid", value="GPU-1"), f"{GPU0_AT}.uuid", ["allowed: address, behaviour, board, identity, server"]),
+    (
+        _set(*GPU0, "uuid", value="GPU-1"),
+        f"{GPU0_AT}.uuid",
+        ["allowed: address, behaviour, board, identity, mig, network, server"],
+    ),
     (_set(*GPU0, "identity", value={"uid": "x"}), f"{GPU0_AT}.identity.uid", ["did you mean 'uuid'?"]),
     (_set(*GPU0, "identity", value={"serial": 12}), f"{GPU0_AT}.identity.serial", ["12", "not text"]),
     (_set(*GPU0, "server", value={}), f"{GPU0_AT}.server", ["command", "socket"]),
