@@ -60,3 +60,17 @@ attributes:
       - gpulab.fleet.gpulab
       - gpulab.fleet.lxd
 """
+
+    # The same for modules that talk to a Kubernetes cluster.
+    GROUP_KUBERNETES = r"""
+options: {}
+attributes:
+  action_group:
+    description:
+      - Use C(group/gpulab.fleet.gpulab) in C(module_defaults) to set defaults for the modules of this collection,
+        or C(group/gpulab.fleet.kubernetes) for those of them that talk to a Kubernetes cluster.
+    support: full
+    membership:
+      - gpulab.fleet.gpulab
+      - gpulab.fleet.kubernetes
+"""
