@@ -44,6 +44,22 @@ def checkout() -> Path:
     return CHECKOUT
 
 
+@pytest.fixture(scope="session")
+def real_data() -> Callable[..., Path]:
+    """Finds dumps of real machines and real drivers, which lie beside the checkout and not in it.
+
+    real_data("folder", "file") -> Path; the test is skipped, and says so, where there is none.
+    """
+
+    def find(*parts: str) -> Path:
+        path = CHECKOUT.parent.joinpath("shared", "data", *parts)
+        if not path.exists():
+            pytest.skip(f"dumps of real machines are not beside this checkout: {'/'.join(parts)}")
+        return path
+
+    return find
+
+
 class Finished(NamedTuple):
     """How a streamed command ended."""
 

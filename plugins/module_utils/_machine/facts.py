@@ -24,6 +24,9 @@ NVIDIA_DRIVER_KEYS = tuple(NvidiaDriver.__dataclass_fields__)
 MIG_INSTANCE_KEYS = tuple(MigInstance.__dataclass_fields__)
 MIG_PROFILE_KEYS = tuple(key for key in MigProfile.__dataclass_fields__ if key != "name")
 
+# NVML's words; a driver that knows no modes tells none.
+ADDRESSING_MODES = ("HMM", "ATS", "None")
+
 # As go-nvlib spells profiles, with compute instances and attributes: 1g.10gb, 1g.10gb+me, 1c.3g.40gb.
 _PROFILE = re.compile(r"(?:[0-9]+c\.)?[0-9]+g\.[0-9]+gb(?:[+-][a-z.]+)?")
 _PROFILE_REMEDY = 'write it as nvidia-smi does, such as "1g.10gb" or "1g.10gb+me"'
@@ -121,7 +124,7 @@ def read_nvidia_driver(value: object, path: str) -> Optional[NvidiaDriver]:
     return NvidiaDriver(
         version=reader.text("version"),
         cuda_version=reader.text("cuda_version"),
-        addressing_mode=reader.optional_text("addressing_mode"),
+        addressing_mode=reader.choice("addressing_mode", ADDRESSING_MODES) if reader.has("addressing_mode") else None,
     )
 
 
