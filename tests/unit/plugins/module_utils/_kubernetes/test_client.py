@@ -149,7 +149,8 @@ def test_no_rights(server, cluster):
     server.forbidden = {("create", "nodes")}
     kubernetes = cluster()
     with pytest.raises(
-        errors.Forbidden, match=r"user 'jane' may not create nodes: .*give the user a role with the verb create on nodes"
+        errors.Forbidden,
+        match=r"user 'jane' may not create nodes: .*give the user a role with the verb create on nodes",
     ):
         kubernetes.create(NODE, node("a"))
     assert kubernetes.may("create", NODE) is False
