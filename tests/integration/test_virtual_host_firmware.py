@@ -16,14 +16,15 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets import load, machine_names
+from ansible_collections.gpulab.fleet.plugins.module_utils._common import build
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import cache_dir
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import Child, end, spawn
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Machine
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import build, hypervisor, images, serve
+from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import hypervisor, images, serve
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.devices import device_specs, server_devices
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.hostplan import lay_out
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.install import install
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.processes import Child, end, spawn
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.qcow2 import create_overlay
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.qemu import QemuInputs, command_line
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.qmp import Qmp

@@ -8,8 +8,8 @@ import os
 from dataclasses import dataclass
 from typing import Mapping
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.build import Recipe
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.build import Recipe
 
 # Environment variables that the scripts read beside their parameters: where packages come from.
 PASSED_ON = ("GPULAB_DEBIAN_MIRROR", "GPULAB_SUITE")

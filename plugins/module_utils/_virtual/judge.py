@@ -8,8 +8,8 @@ import os
 from dataclasses import dataclass, field
 from typing import Optional
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.logs import excerpt, tail
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.processes import boot_id
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.logs import excerpt, tail
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import boot_id
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.state import (
     RUNNING,
     STARTING,

@@ -13,11 +13,11 @@ import time
 from typing import Optional
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.logs import tail
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import boot_id, end
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.hostplan import HostPlan, machine_digest
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.judge import Judgement
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.logs import tail
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.processes import boot_id, end
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.qcow2 import create_overlay
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.qmp import Qmp, QmpError
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.starter import LifecycleError, Starter

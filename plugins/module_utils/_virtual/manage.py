@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.differences import Differences
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.logs import tail
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Machine
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import lifecycle
@@ -29,7 +30,6 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.keys import 
     key_exists,
     read_public,
 )
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.logs import tail
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.parts import PartsRequest, gather, missing
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.ready import responds
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.state import (

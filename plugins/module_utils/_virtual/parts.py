@@ -8,10 +8,11 @@ import os
 from dataclasses import dataclass, field
 from typing import Mapping, Optional, Sequence
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._common import build
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.concurrency import map_bounded
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import build, hypervisor
+from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import hypervisor
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.hostplan import Image, PlanError, given_image
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.hypervisor import Hypervisor
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.images import recipe

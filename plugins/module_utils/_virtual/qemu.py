@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Iterator, Mapping, Optional
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.ports import LOOPBACK
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Machine
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.devices import (
     SERVED_BY_QEMU,
     DeviceSpec,
     device_specs,
 )
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.ports import LOOPBACK
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.topology import (
     MAIN_BUS,
     Placement,

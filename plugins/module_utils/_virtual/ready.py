@@ -15,11 +15,11 @@ from typing import Optional, Sequence, Union
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.logs import excerpt, tail
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.ports import LOOPBACK
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import Child
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.judge import panic_line
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.logs import excerpt, tail
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.ports import LOOPBACK
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.processes import Child
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.state import HostState
 
 BANNER, LOGIN = "banner", "login"

@@ -8,11 +8,14 @@ import os
 import stat
 from typing import Callable, Optional
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._common import ports
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline, poll
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.files import write_json_atomic
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.logs import excerpt, tail
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import Child, spawn
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import ports, serve
+from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import serve
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.devices import (
     SERVED_BY_COMMAND,
     SERVED_BY_SOCKET,
@@ -23,9 +26,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.devices impo
 )
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.hostplan import HostPlan
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.install import install
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.logs import excerpt, tail
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.nested import guard_arguments
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.processes import Child, spawn
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.qemu import QemuInputs, command_line
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.ready import PortTaken, Started, await_ready
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.state import (

@@ -13,7 +13,7 @@ from typing import Any, Mapping, Optional
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.files import FileLock, read_json, write_json_atomic
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import NAME, state_dir
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.processes import ProcessRef, boot_id
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import ProcessRef, boot_id
 
 HOSTS_FOLDER = "virtual-hosts"
 # sun_path of unix(7) has 108 bytes, the last of which is a zero.

@@ -1,29 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fixtures of the tests of virtual hosts; every process that a test starts detached is ended after it."""
+"""Fixtures of the tests of virtual hosts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-
-
-@pytest.fixture
-def progress(tmp_path: Path):
-    # Not at the top: this file is read before the collection can be imported.
-    from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
-
-    return Progress(str(tmp_path / "progress.jsonl"), "test")
-
-
-@pytest.fixture
-def said(progress):
-    def read() -> str:
-        path = Path(str(progress.path))
-        return path.read_text(encoding="utf-8") if path.exists() else ""
-
-    return read
 
 
 @pytest.fixture
@@ -36,16 +19,3 @@ def host_files(tmp_path: Path) -> dict[str, str]:
         path.write_bytes(b"\0" * 4096)
         files[name] = str(path)
     return files
-
-
-@pytest.fixture(autouse=True)
-def no_process_is_left():
-    """Whatever a test starts detached is ended after it, by pid."""
-    from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import processes
-
-    before = len(processes._CHILDREN)
-    yield
-    for popen in processes._CHILDREN[before:]:
-        if popen.poll() is None:
-            popen.kill()
-        popen.wait()

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import DeadlineExpired, FleetError
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import start_time_of
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import DeviceServer, PcieRoot
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import manage as managing
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.lifecycle import make_private
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.manage import Outcome, Request, manage, manage_all
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.parts import PartsRequest
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.processes import start_time_of
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.state import HostPaths, HostState
 from ansible_collections.gpulab.fleet.tests.unit.plugins.module_utils._virtual.host_support import (
     device,

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from dataclasses import dataclass
 from typing import IO, Mapping, Optional
@@ -18,9 +19,9 @@ from typing import IO, Mapping, Optional
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import DeadlineExpired, FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.files import FileLock
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.logs import excerpt, tail
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.manifest import MANIFEST, damage, write_manifest
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.logs import excerpt, tail
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.manifest import MANIFEST, damage, write_manifest
 
 # A script says what it is doing with lines that begin so; everything else goes to the log only.
 PROGRESS_MARK = "@ "
@@ -33,7 +34,10 @@ class BuildError(FleetError):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is built: `bash SCRIPT OUTDIR` with the parameters in its environment must make the outputs in OUTDIR."""
+    """What is built: `bash SCRIPT OUTDIR`, or our own Python for a script in that language, must make the outputs in OUTDIR.
+
+    The parameters are in its environment.
+    """
 
     kind: str
     script: str
@@ -126,7 +130,7 @@ def _run(recipe: Recipe, key: str, outdir: str, cache_root: str, progress: Progr
     with open(log, "wb") as stream:
         try:
             process = subprocess.Popen(
-                ["bash", recipe.script, outdir],
+                [sys.executable if recipe.script.endswith(".py") else "bash", recipe.script, outdir],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stream,
@@ -134,7 +138,7 @@ def _run(recipe: Recipe, key: str, outdir: str, cache_root: str, progress: Progr
                 start_new_session=True,
             )
         except OSError as error:
-            raise BuildError(f"{recipe.kind}: bash does not start: {error}") from error
+            raise BuildError(f"{recipe.kind}: {recipe.script} does not start: {error}") from error
         watch = _Watch(recipe.kind, progress, deadline)
         reader = threading.Thread(target=watch.read, args=(process.stdout, stream), daemon=True)
         reader.start()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.processes import (
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import (
     ProcessError,
     ProcessRef,
     end,
@@ -85,7 +85,7 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path):
 
 def test_it_outlives_the_program_that_started_it(tmp_path: Path):
     code = (
-        "from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.processes import spawn\n"
+        "from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import spawn\n"
         f"ref = spawn(['sleep', '60'], {str(tmp_path / 'log')!r}).ref\n"
         "print(ref.pid, ref.start_time)\n"
     )

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import build
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.build import (
+from ansible_collections.gpulab.fleet.plugins.module_utils._common import build
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.build import (
     BuildError,
     Recipe,
     ensure,
@@ -69,6 +69,23 @@ def test_it_is_built_once_and_found_again(tmp_path: Path, recipe: Recipe, progre
     log = next((tmp_path / "cache" / "logs").iterdir())
     assert "noise" in log.read_text()
     assert [name for name in os.listdir(os.path.dirname(first.path)) if name.startswith(".building")] == []
+
+
+PYTHON_SCRIPT = """
+import os, sys
+print("@ making it with Python", flush=True)
+open(os.path.join(sys.argv[1], "image"), "w").write(os.environ["WHAT"] + sys.executable)
+os.mkdir(os.path.join(sys.argv[1], "tree"))
+open(os.path.join(sys.argv[1], "tree", "file"), "w").close()
+"""
+
+
+def test_a_script_may_be_python(tmp_path: Path, recipe: Recipe, progress, said):
+    script = Path(recipe.script).with_suffix(".py")
+    script.write_text(PYTHON_SCRIPT)
+    made = ensure(replace(recipe, script=str(script)), str(tmp_path / "cache"), progress, 60)
+    assert Path(made.output("image")).read_text() == "bread" + sys.executable
+    assert "thing: making it with Python" in said()
 
 
 @pytest.mark.parametrize("change", ["parameter", "script", "used file"])
@@ -171,7 +188,7 @@ def test_what_a_killed_run_left_is_removed_and_built_again(tmp_path: Path, recip
     slow = with_script(recipe, SCRIPT + f"[ -e {tmp_path}/go ] || sleep 30\n")
     code = (
         "from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress\n"
-        "from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.build import Recipe, ensure\n"
+        "from ansible_collections.gpulab.fleet.plugins.module_utils._common.build import Recipe, ensure\n"
         f"ensure({slow!r}, {str(tmp_path / 'cache')!r}, Progress(None, 'x'), 60)\n"
     )
     run = subprocess.Popen([sys.executable, "-c", code])

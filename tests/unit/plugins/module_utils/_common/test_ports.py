@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import socket
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import ports
+from ansible_collections.gpulab.fleet.plugins.module_utils._common import ports
 
 
 def listener() -> socket.socket:

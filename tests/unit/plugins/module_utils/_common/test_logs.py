@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.logs import excerpt, tail
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.logs import excerpt, tail
 
 
 @pytest.mark.parametrize(
