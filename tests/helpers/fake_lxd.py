@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import socketserver
+import subprocess
+import tempfile
 import threading
 import time
 import uuid
@@ -73,6 +76,7 @@ class FakeLxd:
         self.resources: dict[str, Any] = {"gpu": {"cards": []}}
         self.operations: dict[str, dict[str, Any]] = {}
         self.logs: dict[str, dict[str, str]] = {}
+        self.files: dict[str, dict[str, bytes]] = {}
         self.requests: list[tuple[str, str, Any]] = []
         self.fail: dict[str, str] = {}
         self.busy: dict[str, int] = {}
@@ -155,7 +159,7 @@ class FakeLxd:
     ) -> Any:
         head, rest = parts[0], parts[1:]
         if head == "instances":
-            return self._instances(method, rest, headers, body)
+            return self._instances(method, rest, query, headers, body)
         if head == "operations":
             return self._operation(rest[0], float(query.get("timeout", "0")))
         if head == "profiles":
@@ -199,7 +203,7 @@ class FakeLxd:
         properties = {key: values[0] for key, values in parse_qs(headers.get("X-LXD-properties", "")).items()}
         self.images[fingerprint] = {"fingerprint": fingerprint, "type": kind, "properties": properties}
 
-    def _instances(self, method: str, rest: list[str], headers: Any, body: Any) -> Any:
+    def _instances(self, method: str, rest: list[str], query: dict[str, str], headers: Any, body: Any) -> Any:
         if not rest:
             if method == "GET":
                 return 200, [self._rendered(name) for name in self.instances], {}
@@ -225,6 +229,8 @@ class FakeLxd:
             return 202, self._begin(action, lambda: self._act(name, action, body["force"])), {}
         if rest[1] == "exec":
             return 202, self._begin("exec", lambda: self._exec(name, body)), {}
+        if rest[1] == "files":
+            return self._file(method, name, query["path"])
         if rest[1] == "logs":
             return self._log(method, name, rest[2])
         raise Refusal("not found", 404)
@@ -307,12 +313,34 @@ class FakeLxd:
             raise Refusal("Instance is not running")
         if self.instances[name]["asked"] <= self.agent_after:
             raise Refusal("LXD VM agent isn't currently running")
-        code, stdout, stderr = self.run(name, list(body["command"]))
-        identifier = str(uuid.uuid4())
-        files = {f"exec_{identifier}.stdout": stdout, f"exec_{identifier}.stderr": stderr}
-        self.logs.setdefault(name, {}).update(files)
-        paths = [f"/1.0/instances/{name}/logs/{file}" for file in files]
-        return {"return": code, "output": {"1": paths[0], "2": paths[1]}}
+        if body["record-output"] or body["wait-for-websocket"]:
+            raise Refusal("Timed out waiting for websockets to connect")
+        command = list(body["command"])
+        code, stdout, stderr = self.run(name, command)
+        if "gpulab-" in " ".join(command):
+            self._record(name, command, code, stdout, stderr)
+        return {"return": code}
+
+    def _record(self, name: str, command: list[str], code: int, stdout: str, stderr: str) -> None:
+        """Let a shell put what the command would have printed where the script in `command` puts it."""
+        with tempfile.TemporaryDirectory() as folder:
+            for stream, text in (("1", stdout), ("2", stderr)):
+                Path(folder, f"text{stream}").write_text(text, encoding="utf-8")
+            printing = f"cat {folder}/text1; cat {folder}/text2 >&2; exit {code}"
+            *script, in_guest = command[:6]
+            ended = subprocess.run([*script, f"{folder}/file", "sh", "-c", printing], check=False, capture_output=True)
+            assert (ended.returncode, ended.stdout, ended.stderr) == (code, b"", b""), ended
+            assert sorted(os.listdir(folder)) == ["file", "text1", "text2"]
+            self.files.setdefault(name, {})[in_guest] = Path(folder, "file").read_bytes()
+
+    def _file(self, method: str, name: str, path: str) -> Any:
+        files = self.files.get(name, {})
+        if path not in files:
+            raise Refusal("file does not exist", 404)
+        if method == "DELETE":
+            del files[path]
+            return 200, {}, {}
+        return 200, files[path], {}
 
     def _log(self, method: str, name: str, file: str) -> Any:
         logs = self.logs.get(name, {})

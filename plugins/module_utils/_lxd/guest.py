@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import math
+import uuid
 from dataclasses import dataclass
-from typing import Any, Mapping, Optional, Sequence
+from typing import Mapping, Sequence
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
@@ -22,10 +23,19 @@ _OUTPUT_LIMIT_BYTES = 8 * 1024 * 1024
 # Time that LXD gets after the guest's own limit to tell the end of a command.
 _GRACE_S = 5.0
 
-# The guest ends the command itself where it can: LXD cannot cancel a recorded command from outside.
-_LIMITED = (
-    'limit=$1; shift; if command -v timeout >/dev/null 2>&1; then exec timeout -s KILL "$limit" "$@"; fi; exec "$@"'
-)
+# Limit, file, command. The guest ends the command itself where it can: LXD cannot cancel it from outside. The output goes into one file,
+# first that of stdout, then that of stderr, then the length of either in ten digits; LXD fetches it. `record-output` would leave that
+# to LXD, but with VMs it waits for websockets that nobody connects (canonical/lxd#14101, seen with 5.0.2).
+_RECORDED = """limit=$1 file=$2; shift 2; umask 077
+exec </dev/null 2>/dev/null
+command -v timeout >/dev/null && set -- timeout -s KILL "$limit" "$@"
+"$@" >"$file.1" 2>"$file.2"
+status=$?
+{ cat "$file.1" "$file.2"; printf %010d%010d "$(($(wc -c <"$file.1")))" "$(($(wc -c <"$file.2")))"; } >"$file"
+rm -f "$file.1" "$file.2"
+exit "$status"
+"""
+_DIGITS = 10
 
 
 class GuestTimeout(FleetError):
@@ -46,27 +56,45 @@ class GuestResult:
 
 
 def run_in_guest(
+    lxd: Lxd, name: str, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
+) -> GuestResult:
+    """Run `argv` as root in the instance, which needs a shell, and return rc, stdout and stderr.
+
+    No websocket is used, so none can hang; the wait ends at `timeout_s` with GuestTimeout.
+    The guest's own `timeout` (if it has one) kills the command then.
+    """
+    file = f"/tmp/gpulab-{uuid.uuid4().hex}"  # noqa: S108 (in the guest, mode 0600, a name that nobody can guess)
+    limit = str(max(1, math.ceil(timeout_s)))
+    deadline = Deadline(timeout_s + _GRACE_S)
+    command = ["sh", "-c", _RECORDED, "sh", limit, file, *argv]
+    rc = _run(lxd, name, command, argv, timeout_s, deadline, environment or {})
+    stdout, stderr = _collect(lxd, name, file, argv, rc)
+    # KILL by the guest's `timeout`: coreutils and busybox exit with 128 + 9.
+    if rc == 137 and deadline.elapsed_s() >= timeout_s:
+        raise _timeout(name, argv, timeout_s, stdout, stderr)
+    return GuestResult(rc, stdout, stderr)
+
+
+def answers(lxd: Lxd, name: str, timeout_s: float) -> None:
+    """Run a command in the instance whatever its exit status, without output: raises what run_in_guest raises. No shell is needed."""
+    _run(lxd, name, ["true"], ["true"], timeout_s, Deadline(timeout_s + _GRACE_S), {})
+
+
+def _run(
     lxd: Lxd,
     name: str,
+    command: Sequence[str],
     argv: Sequence[str],
     timeout_s: float,
-    environment: Mapping[str, str] | None = None,
-    shell_limit: bool = True,
-) -> GuestResult:
-    """Run `argv` as root in the instance and return rc, stdout and stderr.
-
-    LXD records the output on the host, so no websocket can hang; the wait ends at `timeout_s` with GuestTimeout.
-    With `shell_limit` the guest's own `timeout` (if it has one) also kills the command; it needs a shell in the guest.
-    """
-    deadline = Deadline(timeout_s + _GRACE_S)
-    command = list(argv)
-    if shell_limit:
-        command = ["sh", "-c", _LIMITED, "sh", str(max(1, math.ceil(timeout_s))), *command]
+    deadline: Deadline,
+    environment: Mapping[str, str],
+) -> int:
+    """The exit status of `command`; messages show `argv`."""
     body = {
-        "command": command,
-        "environment": dict(environment or {}),
+        "command": list(command),
+        "environment": dict(environment),
         "interactive": False,
-        "record-output": True,
+        "record-output": False,
         "wait-for-websocket": False,
     }
     try:
@@ -90,32 +118,35 @@ def run_in_guest(
             raise GuestUnreachable(
                 f"`{_words(argv)}` could not be run in {name}: {error.message}", instance=name, reason="refused"
             ) from error
-    metadata = ended.get("metadata") or {}
-    rc = int(metadata.get("return", -1))
-    stdout, stderr = _collect(lxd, metadata)
-    # KILL by the guest's `timeout`: coreutils and busybox exit with 128 + 9.
-    if shell_limit and rc == 137 and deadline.elapsed_s() >= timeout_s:
-        raise _timeout(name, argv, timeout_s, stdout, stderr)
-    return GuestResult(rc, stdout, stderr)
+    return int((ended.get("metadata") or {}).get("return", -1))
 
 
-def _collect(lxd: Lxd, metadata: Mapping[str, Any]) -> tuple[str, str]:
-    """Fetch the recorded output and remove it from LXD's log folder, which LXD does not do itself."""
-    texts = []
-    outputs: Mapping[str, str] = metadata.get("output") or {}
-    for stream in ("1", "2"):
-        path: Optional[str] = outputs.get(stream)
-        if not path:
-            texts.append("")
-            continue
-        below = path.split("/1.0/", 1)[-1]
-        texts.append(lxd.transport.read_text(below, _OUTPUT_LIMIT_BYTES))
-        try:
-            lxd.transport.request("delete", below)
-        except LxdError:
-            # The output is in hand; a file left in the log folder goes with the instance.
-            pass
-    return texts[0], texts[1]
+def _collect(lxd: Lxd, name: str, file: str, argv: Sequence[str], rc: int) -> tuple[str, str]:
+    """Fetch what the command printed, and remove it from the guest."""
+    path, params = f"instances/{name}/files", {"path": file}
+    try:
+        data = lxd.transport.read_bytes(path, _OUTPUT_LIMIT_BYTES, params=params)
+    except LxdNotFound as error:
+        # No shell to write it, or a guest whose /tmp cannot be written.
+        raise GuestUnreachable(
+            f"`{_words(argv)}` in {name} ended with {rc} and left no output; the guest needs sh, cat, wc and a writable /tmp",
+            instance=name,
+            reason="no_output",
+        ) from error
+    except LxdError as error:
+        raise GuestUnreachable(
+            f"the output of `{_words(argv)}` could not be fetched from {name}: {error.message}",
+            instance=name,
+            reason="lxd_unreachable" if isinstance(error, LxdUnreachable) else "refused",
+        ) from error
+    try:
+        lxd.transport.request("delete", path, params=params)
+    except LxdError:
+        # The output is in hand; the file goes with the instance.
+        pass
+    text, lengths = data[: -2 * _DIGITS], data[-2 * _DIGITS :]
+    begin_of_stderr = max(0, len(text) - int(lengths[_DIGITS:]))
+    return text[:begin_of_stderr].decode("utf-8", "replace"), text[begin_of_stderr:].decode("utf-8", "replace")
 
 
 def _timeout(name: str, argv: Sequence[str], timeout_s: float, stdout: str = "", stderr: str = "") -> GuestTimeout:

@@ -156,8 +156,19 @@ class Transport:
         return answer.get("metadata"), response.headers
 
     def read_text(self, path: str, limit_bytes: int, timeout_s: float = REQUEST_TIMEOUT_S) -> str:
-        """A file that LXD hands out as it is (logs); only its last `limit_bytes`."""
-        response = self._send("get", path, {"timeout": timeout_s, "params": {}, "stream": True, "is_api": False})
+        """A text that LXD hands out as it is (logs); only its last `limit_bytes`."""
+        return self.read_bytes(path, limit_bytes, timeout_s).decode("utf-8", errors="replace")
+
+    def read_bytes(
+        self,
+        path: str,
+        limit_bytes: int,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        params: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """A file that LXD hands out as it is; only its last `limit_bytes`."""
+        arguments = {"timeout": timeout_s, "params": dict(params or {}), "stream": True, "is_api": False}
+        response = self._send("get", path, arguments)
         kept = b""
         try:
             for chunk in response.iter_content(chunk_size=65536):
@@ -166,7 +177,7 @@ class Transport:
             raise LxdUnreachable(f"LXD stopped answering in the middle of {path}: {error}") from error
         finally:
             response.close()
-        return kept.decode("utf-8", errors="replace")
+        return kept
 
     def _send(self, method: str, path: str, arguments: dict[str, Any]) -> _Response:
         node = self._client.api

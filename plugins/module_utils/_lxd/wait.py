@@ -16,6 +16,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.console import P
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.guest import (
     GuestTimeout,
     GuestUnreachable,
+    answers,
     run_in_guest,
 )
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.options import VIRTUAL_MACHINE
@@ -164,7 +165,7 @@ class Waiter:
         limit_s = min(_EXEC_LIMIT_S, max(1.0, self._deadline.remaining_s()))
         try:
             # Whatever its status: that the command was run is the answer. A guest need not have a shell.
-            run_in_guest(self._lxd, self._name, ["true"], limit_s, shell_limit=False)
+            answers(self._lxd, self._name, limit_s)
         except (GuestTimeout, GuestUnreachable) as error:
             self._last_error = error.message
             self._last_state += f"; {error.message}"

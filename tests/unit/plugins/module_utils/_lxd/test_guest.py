@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import time
 
 import pytest
@@ -12,6 +14,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._lxd import guest
 from ansible_collections.gpulab.fleet.plugins.module_utils._lxd.guest import (
     GuestTimeout,
     GuestUnreachable,
+    answers,
     run_in_guest,
 )
 
@@ -30,18 +33,58 @@ def test_status_and_output(running, lxd):
     running.run = lambda name, command: (3, f"{name} {command[-2:]}\n", "grüße\n")
     result = run_in_guest(lxd, "v1", ["lspci", "-nn"], 5)
     assert (result.rc, result.stdout, result.stderr) == (3, "v1 ['lspci', '-nn']\n", "grüße\n")
-    # The recorded output does not pile up on the host.
-    assert running.logs["v1"] == {}
+    # Output does not pile up in the guest.
+    assert running.files["v1"] == {}
+
+
+def test_of_long_output_the_end_is_kept(running, lxd, monkeypatch):
+    monkeypatch.setattr(guest, "_OUTPUT_LIMIT_BYTES", 30)
+    running.run = lambda name, command: (0, "stdout" * 100, "err\n")
+    result = run_in_guest(lxd, "v1", ["lspci"], 5)
+    assert (result.stdout, result.stderr) == ("stdout", "err\n")
 
 
 def test_the_guest_limits_the_command_itself(running, lxd):
     seen = []
     running.run = lambda name, command: (seen.append(command), (0, "", ""))[1]
     run_in_guest(lxd, "v1", ["sleep", "9"], 1.2)
-    run_in_guest(lxd, "v1", ["true"], 1.2, shell_limit=False)
+    answers(lxd, "v1", 1.2)
     assert seen[0][:2] == ["sh", "-c"]
-    assert seen[0][3:] == ["sh", "2", "sleep", "9"]
+    assert seen[0][4] == "2"
+    assert seen[0][6:] == ["sleep", "9"]
     assert seen[1] == ["true"]
+
+
+@pytest.mark.parametrize("tools", ["timeout", "no timeout"])
+def test_the_script_in_a_real_shell(tmp_path, tools):
+    """Exit status, both streams, no leftovers, and the limit where the guest has `timeout`."""
+    (tmp_path / "bin").mkdir()
+    for tool in ["sh", "cat", "wc", "rm", "sleep", *([tools] if tools == "timeout" else [])]:
+        (tmp_path / "bin" / tool).symlink_to(shutil.which(tool))
+    (tmp_path / "out").mkdir()
+
+    def run(limit, *argv):
+        script = ["sh", "-c", guest._RECORDED, "sh", limit, f"{tmp_path}/out/file", *argv]
+        ended = subprocess.run(script, env={"PATH": f"{tmp_path}/bin"}, capture_output=True, check=False, timeout=20)
+        assert (ended.stdout, ended.stderr) == (b"", b"")
+        assert [path.name for path in (tmp_path / "out").iterdir()] == ["file"]
+        return ended.returncode, (tmp_path / "out" / "file").read_text()
+
+    assert run("9", "sh", "-c", "echo a b; echo c >&2; exit 7") == (7, "a b\nc\n" + "0000000004" + "0000000002")
+    assert run("9", "missing")[0] == 127
+    assert (tmp_path / "out" / "file").stat().st_mode & 0o777 == 0o600
+    if tools == "timeout":
+        assert run("1", "sleep", "15") == (137, "0" * 20)
+
+
+def test_a_guest_without_a_writable_tmp(running, lxd):
+    running.run = lambda name, command: (2, "", "")
+    running._record = lambda *_arguments: None
+    with pytest.raises(
+        GuestUnreachable, match="`lspci` in v1 ended with 2 and left no output; the guest needs sh"
+    ) as error:
+        run_in_guest(lxd, "v1", ["lspci"], 5)
+    assert error.value.details["reason"] == "no_output"
 
 
 def test_the_environment_is_passed(running, lxd):
@@ -77,11 +120,11 @@ def test_a_command_killed_by_the_guests_limit_keeps_its_output(running, lxd):
 def test_without_agent_instance_or_lxd(running, lxd):
     running.agent_after = 99
     with pytest.raises(GuestUnreachable, match="agent isn't currently running") as error:
-        run_in_guest(lxd, "v1", ["true"], 5)
+        answers(lxd, "v1", 5)
     assert error.value.details["reason"] == "refused"
     with pytest.raises(GuestUnreachable, match="not found"):
-        run_in_guest(lxd, "nobody", ["true"], 5)
+        answers(lxd, "nobody", 5)
     running.down_until = time.monotonic() + 60
     with pytest.raises(GuestUnreachable) as error:
-        run_in_guest(lxd, "v1", ["true"], 1)
+        answers(lxd, "v1", 1)
     assert error.value.details["reason"] == "lxd_unreachable"
