@@ -6,10 +6,14 @@ from __future__ import annotations
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices.convert import canonical, convert
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices.errors import SliceError
+from ansible_collections.gpulab.fleet.plugins.module_utils._slices.limits import check_slices
+from ansible_collections.gpulab.fleet.plugins.module_utils._slices.read import read_slices
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices.releases import DRIVERS, MODES, RELEASES
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices.render import render_node
+from ansible_collections.gpulab.fleet.plugins.module_utils._slices.replay import Recording, normalise, replay
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices.settings import DriverSettings, default_drivers
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices.versions import KUBERNETES, api_version_for
+from ansible_collections.gpulab.fleet.plugins.module_utils._slices.write import to_yaml
 
 __all__ = [
     "DRIVERS",
@@ -17,10 +21,16 @@ __all__ = [
     "MODES",
     "RELEASES",
     "DriverSettings",
+    "Recording",
     "SliceError",
     "api_version_for",
     "canonical",
+    "check_slices",
     "convert",
     "default_drivers",
+    "normalise",
+    "read_slices",
     "render_node",
+    "replay",
+    "to_yaml",
 ]

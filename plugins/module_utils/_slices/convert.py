@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,17 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._slices.versions impo
 
 _NAME = "name"
 _BASIC = "basic"
+
+
+def plain_copy(value: Any) -> Any:
+    """A copy of what JSON can hold; several times as fast as copy.deepcopy, which follows references."""
+    if isinstance(value, dict):
+        return {key: plain_copy(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_copy(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: plain_copy(item) for key, item in value.items()}
+    return value
 
 
 def wrap_devices(devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -41,7 +51,7 @@ def convert(slice_: Mapping[str, Any], api_version: str) -> dict[str, Any]:
     given = slice_.get("apiVersion")
     if given not in API_VERSIONS:
         raise SliceError(f"apiVersion: {given!r} is no version of ResourceSlices; allowed: {', '.join(API_VERSIONS)}")
-    result: dict[str, Any] = copy.deepcopy(dict(slice_))
+    result: dict[str, Any] = plain_copy(slice_)
     result["apiVersion"] = api_version
     spec = result.get("spec")
     devices = spec.get("devices") if isinstance(spec, dict) else None
@@ -55,7 +65,7 @@ def convert(slice_: Mapping[str, Any], api_version: str) -> dict[str, Any]:
 
 def canonical(slice_: Mapping[str, Any]) -> dict[str, Any]:
     """A copy as the API server would return it: canonical quantities, nothing empty, devices and attributes as they are."""
-    result: dict[str, Any] = copy.deepcopy(dict(slice_))
+    result: dict[str, Any] = plain_copy(slice_)
     spec = result.get("spec")
     if not isinstance(spec, dict):
         return result

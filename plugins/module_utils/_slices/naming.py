@@ -19,11 +19,11 @@ def generate_name(driver: str, node: str, index: int, indexed: bool) -> str:
     return f"{index:05x}-{driver}-{node}-" if indexed else f"{node}-{driver}-"
 
 
-def slice_name(prefix: str, index: int) -> str:
-    """The name that is made of a prefix: ``index`` tells slices apart whose prefixes are the same."""
+def slice_name(prefix: str, place: str) -> str:
+    """The name that is made of a prefix: ``place`` tells slices apart whose prefixes are the same."""
     length = _SUFFIX if len(prefix) <= _KEPT else _LONG_SUFFIX
     kept = prefix[: _KEPT + _SUFFIX - length]
-    return kept + _suffix(f"gpulab.fleet/slice/{prefix}/{index}", length)
+    return kept + _suffix(f"gpulab.fleet/slice/{prefix}/{place}", length)
 
 
 def _suffix(text: str, length: int) -> str:

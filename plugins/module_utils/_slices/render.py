@@ -65,7 +65,9 @@ def render_node(
     for pool in _pools(machine, tuple(drivers)):
         for index, templates in enumerate(pool.slices):
             devices = [template.render(node) for template in templates]
-            metadata = make_metadata(generate_name(pool.driver, node, index, pool.indexed_names), index, node, node_uid)
+            metadata = make_metadata(
+                generate_name(pool.driver, node, index, pool.indexed_names), str(index), node, node_uid
+            )
             slices.append(
                 {
                     "apiVersion": api_version,
@@ -82,9 +84,9 @@ def render_node(
     return slices
 
 
-def make_metadata(prefix: str, index: int, node: str, node_uid: Optional[str]) -> dict[str, Any]:
+def make_metadata(prefix: str, place: str, node: str, node_uid: Optional[str]) -> dict[str, Any]:
     """The metadata of a slice that a node owns."""
-    metadata: dict[str, Any] = {"generateName": prefix, "name": slice_name(prefix, index)}
+    metadata: dict[str, Any] = {"generateName": prefix, "name": slice_name(prefix, place)}
     if node_uid is not None:
         owner = {"apiVersion": "v1", "controller": True, "kind": "Node", "name": node, "uid": node_uid}
         metadata["ownerReferences"] = [owner]

@@ -16,6 +16,7 @@ import yaml
 from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets import load
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices import (
     DriverSettings,
+    check_slices,
     convert,
     render_node,
 )
@@ -160,13 +161,15 @@ def _case(real_data: RealData, case: str) -> tuple[dict[str, Any], list[dict[str
 
 def _render(described: dict[str, Any], driver: str, uid: str, identities: bool) -> list[dict[str, Any]]:
     mode = "static-mig" if described["mode"].startswith("staticmig") else "full"
-    return render_node(
+    slices = render_node(
         load(_description(described, identities)),
         node=described["node"],
         node_uid=uid,
         drivers=[DriverSettings(driver, release=described["driverRelease"], mode=mode)],
         kubernetes=described["kubernetes"],
     )
+    check_slices(slices, described["kubernetes"])
+    return slices
 
 
 @pytest.mark.parametrize("case", GPU_CASES)
