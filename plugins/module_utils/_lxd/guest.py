@@ -29,7 +29,7 @@ _GRACE_S = 5.0
 _RECORDED = """limit=$1 file=$2; shift 2; umask 077
 exec </dev/null 2>/dev/null
 command -v timeout >/dev/null && set -- timeout -s KILL "$limit" "$@"
-"$@" >"$file.1" 2>"$file.2"
+(exec "$@") >"$file.1" 2>"$file.2"
 status=$?
 { cat "$file.1" "$file.2"; printf %010d%010d "$(($(wc -c <"$file.1")))" "$(($(wc -c <"$file.2")))"; } >"$file"
 rm -f "$file.1" "$file.2"
@@ -63,7 +63,7 @@ def run_in_guest(
     No websocket is used, so none can hang; the wait ends at `timeout_s` with GuestTimeout.
     The guest's own `timeout` (if it has one) kills the command then.
     """
-    file = f"/tmp/gpulab-{uuid.uuid4().hex}"  # noqa: S108 (in the guest, mode 0600, a name that nobody can guess)
+    file = f"/tmp/gpulab-{uuid.uuid4().hex}"  # mode 0600, a name that nobody can guess
     limit = str(max(1, math.ceil(timeout_s)))
     deadline = Deadline(timeout_s + _GRACE_S)
     command = ["sh", "-c", _RECORDED, "sh", limit, file, *argv]
