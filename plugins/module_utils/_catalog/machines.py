@@ -235,6 +235,40 @@ def _aws_g4dn() -> Machine:
     )
 
 
+def _oci_gb200() -> Machine:
+    def tray(domain: str, number: int, name: str, board: str, bus: str) -> PcieRoot:
+        return _root(f"pci{domain}:00", number, [(name, f"{domain}:{bus}:00.0", board)])
+
+    gpus = (("0008", 0), ("0009", 0), ("0018", 1), ("0019", 1))
+    nics = (("0000", 0), ("0002", 0), ("0010", 1), ("0012", 1))
+    return Machine(
+        name="oci-gb200",
+        description="OCI BM.GPU.GB200-v3.4: four GB200 and four ConnectX-8 of two ports, each below its own PCIe root",
+        cpus=144,
+        memory_mb=2 * 480 * 10**9 >> 20,
+        numa_nodes=2,
+        nvidia_driver=NvidiaDriver(version="580.126.20", cuda_version="13.0", addressing_mode="ATS"),
+        roots=(
+            *(tray(domain, numa, f"nic{n}", "nvidia-connectx-8", "03") for n, (domain, numa) in enumerate(nics[:2])),
+            *(tray(domain, numa, f"gpu{n}", "nvidia-gb200", "06") for n, (domain, numa) in enumerate(gpus[:2])),
+            *(
+                tray(domain, numa, f"nic{n + 2}", "nvidia-connectx-8", "03")
+                for n, (domain, numa) in enumerate(nics[2:])
+            ),
+            *(tray(domain, numa, f"gpu{n + 2}", "nvidia-gb200", "06") for n, (domain, numa) in enumerate(gpus[2:])),
+        ),
+        sources={
+            "cpus": sources.GB200_NVL72,
+            "memory_mb": sources.GB200_NVL72,
+            "numa_nodes": sources.DRANET_GB200,
+            "roots": sources.DRANET_GB200,
+            "roots.numa_node": f"adapters: {sources.DRANET_GB200}; GPUs: by their PCI domains, as that source infers them",
+            "nvidia_driver": sources.DRANET_GB200,
+        },
+        unknown=("interfaces of the adapters", "management adapters, which are left out", "phys_bits"),
+    )
+
+
 def _aws_p6_b200() -> Machine:
     trees = (("44", "51", "52", 0), ("55", "62", "63", 0), ("66", "75", "76", 1), ("79", "86", "87", 1))
     return Machine(
@@ -291,6 +325,16 @@ def _labs() -> tuple[Machine, ...]:
     )  # fmt: skip
 
 
-_ALL = (_dgx_a100(), _dgx_h100(), _dgx_b200(), _aws_p4d(), _aws_g4dn(), _aws_p5(), _aws_p6_b200(), *_labs())
+_ALL = (
+    _dgx_a100(),
+    _dgx_h100(),
+    _dgx_b200(),
+    _aws_p4d(),
+    _aws_g4dn(),
+    _aws_p5(),
+    _aws_p6_b200(),
+    _oci_gb200(),
+    *_labs(),
+)
 
 MACHINES: Mapping[str, Machine] = {machine.name: machine for machine in _ALL}

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._catalog import sources
@@ -40,6 +41,11 @@ def _efa(generation: int, device_id: int, subsystem_id: Optional[int] = None) ->
     )
 
 
+def _two_ports(one: Board) -> Board:
+    """An adapter whose second port is a function of its own."""
+    return replace(one, functions=(one.main, replace(one.main, number=1, name="port1")))
+
+
 NICS: tuple[Board, ...] = (
     board(
         name="nvidia-connectx-6", kind="nic", vendor="Mellanox Technologies", product="MT28908 Family [ConnectX-6]",
@@ -54,6 +60,14 @@ NICS: tuple[Board, ...] = (
         ids=(MELLANOX, 0x1021), class_code=CLASS_INFINIBAND, nic=_MLX5,
         sources={"device_id": sources.PCI_IDS, "class_code": sources.MLX5_CLASS, "nic.rdma": sources.MLX5_RDMA},
     ),
+    _two_ports(board(
+        name="nvidia-connectx-8", kind="nic", vendor="Mellanox Technologies", product="CX8 Family [ConnectX-8]",
+        ids=(MELLANOX, 0x1023), class_code=CLASS_ETHERNET, nic=_MLX5,
+        sources={
+            "device_id": sources.PCI_IDS, "class_code": f"no IPoIB, two functions: {sources.DRANET_GB200}",
+            "nic.rdma": sources.DRANET_GB200,
+        },
+    )),
     board(
         name="amazon-ena", kind="nic", vendor="Amazon.com, Inc.", product="Elastic Network Adapter (ENA)",
         ids=(AMAZON, 0xEC20), class_code=CLASS_ETHERNET, subsystem=(AMAZON, 0xEC20), nic=NicFacts(rdma=False),

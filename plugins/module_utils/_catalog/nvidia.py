@@ -239,9 +239,9 @@ GPUS: tuple[Board, ...] = (
     ),
     _gpu(
         "nvidia-gb300", "GB110 [GB300]", 0x31C2, 0x21F1,
-        _facts("NVIDIA GB300", "Blackwell", memory_mib=284208, bar1_mib=524288, brand="NVIDIA", mig_capable=True),
+        _facts("NVIDIA GB300", "Blackwell", "10.3", memory_mib=284208, bar1_mib=524288, brand="NVIDIA", mig_capable=True),
         class_source=sources.nvidia_smi("gb300"),
-        facts_sources=_captured("gb300"),
+        facts_sources={**_captured("gb300"), "cuda_compute_capability": sources.DRANET_GB300},
     ),
 )  # fmt: skip
 

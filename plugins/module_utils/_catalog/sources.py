@@ -68,6 +68,11 @@ MLX5_CLASS = "lspci in NVIDIA/gpu-admin-tools:pci/cx7.py@82422cc1"
 EFA_DRIVER = "torvalds/linux:drivers/infiniband/hw/efa/efa_main.c (BAR numbers; the driver tells no sizes)"
 QEMU_VIRTIO_GPU = "info pci of QEMU 7.2 with virtio-gpu-pci"
 DRANET_P4D = "kubernetes-sigs/dranet:examples/aws_eks_examples/gpu-efa (slices of a p4d)@f258477c"
+DRANET_GB200 = "kubernetes-sigs/dranet:examples/oci_oke_examples/BM.GPU.GB200-v3.4 (slices of a GB200 tray)@f258477c"
+DRANET_GB300 = "kubernetes-sigs/dranet:examples/azure_aks_examples/gb300 (slices of a GB300 node)@f258477c"
+GB200_NVL72 = (
+    "https://www.nvidia.com/en-us/data-center/gb200-nvl72 (36 Grace CPUs with 2592 cores and 480 GB each, in 18 trays)"
+)
 AICR_P5 = "NVIDIA/aicr:docs/conformance/cncf/evidence/secure-accelerator-access.md (slices of two p5)@bc05c6be"
 EKS_T4 = (
     "kubectl get resourceslice of Amazon EKS nodes with a T4 each (GPU 0000:00:1e.0 below pci0000:00, driver 580.95.05, "

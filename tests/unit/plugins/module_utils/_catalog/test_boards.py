@@ -47,6 +47,7 @@ REQUIRED = {
     "nvidia-nvswitch-h100": ("10de:22a3", 0.03125),
     "nvidia-connectx-6": ("15b3:101b", 0.03125),
     "nvidia-connectx-7": ("15b3:1021", None),
+    "nvidia-connectx-8": ("15b3:1023", None),
     "amazon-ena": ("1d0f:ec20", None),
     "amazon-efa-v1": ("1d0f:efa0", None),
     "amazon-efa-v2": ("1d0f:efa1", None),

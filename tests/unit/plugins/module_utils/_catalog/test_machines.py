@@ -36,6 +36,7 @@ REAL = {
     "dgx-h100": (224, 2048, 2, 8, {"nvidia-h100-sxm5-80gb": 8, "nvidia-connectx-7": 8}),
     "dgx-b200": (224, 2048, 2, 8, {"nvidia-b200": 8, "nvidia-connectx-7": 8}),
     "aws-p4d": (96, 1152, 2, 4, {"nvidia-a100-sxm4-40gb": 8, "amazon-efa-v1": 4, "amazon-ena": 3}),
+    "oci-gb200": (144, 960e9 / (1 << 30), 2, 8, {"nvidia-gb200": 4, "nvidia-connectx-8": 4}),
     "aws-g4dn": (4, 16, 1, 1, {"nvidia-t4": 1}),
     "aws-p5": (192, 2048, 2, 8, {"nvidia-h100-sxm5-80gb": 8, "amazon-efa-v2": 32}),
     "aws-p6-b200": (192, 2048, 2, 4, {"nvidia-b200": 8}),
@@ -67,7 +68,7 @@ def test_labs(name: str) -> None:
 def test_real_ones(name: str) -> None:
     machine = load(name)
     cpus, memory_gib, numa_nodes, roots, boards = REAL[name]
-    assert (machine.cpus, machine.memory_mb, machine.numa_nodes) == (cpus, memory_gib * 1024, numa_nodes)
+    assert (machine.cpus, machine.memory_mb, machine.numa_nodes) == (cpus, int(memory_gib * 1024), numa_nodes)
     assert len(machine.roots) == roots
     assert Counter(device.board.name for _root, device in machine.devices()) == boards
     for field in ("cpus", "memory_mb", "numa_nodes", "roots", "roots.numa_node"):
