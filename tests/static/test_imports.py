@@ -24,6 +24,8 @@ ARROWS: dict[str, set[str]] = {
     "_virtual": {"_common", "_machine"},
     "_lxd": {"_common"},
     "_kubernetes": {"_common"},
+    # A user's own cluster takes the place of a control plane of ours, so this room asks it by the same client.
+    "_control_plane": {"_common", "_kubernetes"},
     "_kubelet": {"_common"},
     "_checks": {"_common"},
 }

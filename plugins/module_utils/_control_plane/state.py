@@ -1,0 +1,194 @@
+# SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is kept of a control plane between two runs: its folder and its one JSON file. Private to the collection.
+
+<state>/control-planes/<name>/state.json, kubeconfig     ours
+                              etcd/, pki/                data and keys, which outlive a new layout
+                              kwok/clusters/<name>/      kwokctl's own, made anew by each layout
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Mapping, Optional
+
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.files import FileLock, read_json, write_json_atomic
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import state_dir
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import (
+    ProcessRef,
+    boot_id,
+    start_time_of,
+)
+
+FOLDER = "control-planes"
+STARTING, RUNNING, STOPPED = "starting", "running", "stopped"
+
+ETCD, APISERVER = "etcd", "kube-apiserver"
+CONTROLLER_MANAGER, SCHEDULER, KWOK = "kube-controller-manager", "kube-scheduler", "kwok-controller"
+# In the order in which they are started.
+COMPONENTS = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK)
+
+# The name becomes part of a context, of kwokctl's cluster and of a folder.
+_NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")
+
+
+class StateError(FleetError):
+    """The name or the state of a control plane cannot be used."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """A process of a control plane, with its log."""
+
+    name: str
+    pid: int
+    start_time: int
+    log: str
+
+    @property
+    def ref(self) -> ProcessRef:
+        return ProcessRef(self.pid, self.start_time)
+
+
+@dataclass
+class ClusterState:
+    """The content of state.json. `status` is what the last run left; whether it still holds is judged anew by each run."""
+
+    name: str
+    status: str = STARTING
+    settings: dict[str, Any] = field(default_factory=dict)
+    source: str = ""
+    kubernetes_version: str = ""
+    kwok_version: str = ""
+    ports: dict[str, int] = field(default_factory=dict)
+    components: list[Component] = field(default_factory=list)
+    feature_gates: dict[str, bool] = field(default_factory=dict)
+    kubectl: str = ""
+    boot: str = field(default_factory=boot_id)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> ClusterState:
+        known = {item.name for item in fields(cls)}
+        values: dict[str, Any] = {key: value for key, value in raw.items() if key in known}
+        try:
+            values["components"] = [Component(**item) for item in values.get("components", [])]
+            return cls(**values)
+        except TypeError as error:
+            raise StateError(
+                f"the state of a control plane is incomplete: {error}; remove its folder to start afresh"
+            ) from error
+
+
+class ClusterPaths:
+    """Where the files of one control plane are."""
+
+    def __init__(self, name: str, state_root: Optional[str] = None) -> None:
+        if not _NAME.match(name):
+            raise StateError(
+                f"name is {name!r}; a control plane is named by 1 to 40 lower-case letters, digits and '-', with a letter or digit at both ends",
+                name=name,
+            )
+        self.name = name
+        self.root = clusters_root(state_root)
+        self.folder = os.path.join(self.root, name)
+        self.state = self._in("state.json")
+        self.kubeconfig = self._in("kubeconfig")
+        self.etcd = self._in("etcd")
+        self.pki = self._in("pki")
+        self.config = self._in("kwokctl.json")
+        self.kwokctl_log = self._in("kwokctl.log")
+        self.kwok = self._in("kwok")
+        self.cluster = os.path.join(self.kwok, "clusters", name)
+        # kwokctl writes it when the layout is complete.
+        self.layout = os.path.join(self.cluster, "kwok.yaml")
+        # Next to the folder, not in it: the lock must outlive the folder's removal.
+        self.lock = os.path.join(self.root, f".{name}.lock")
+
+    @property
+    def context(self) -> str:
+        return f"gpulab-{self.name}"
+
+    def log(self, component: str) -> str:
+        return os.path.join(self.cluster, "logs", f"{component}.log")
+
+    def pid_file(self, component: str) -> str:
+        return os.path.join(self.cluster, "pids", f"{component}.pid")
+
+    def program(self, component: str) -> str:
+        """The path under which kwokctl starts a component: it tells our processes from any others."""
+        return os.path.join(self.cluster, "bin", component)
+
+    def certificate(self, name: str) -> str:
+        """A file of the layout, whether or not its folder is a link already."""
+        return os.path.join(self.cluster, "pki", name)
+
+    def _in(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def guard(self, timeout_s: float) -> FileLock:
+        return FileLock(self.lock, timeout_s)
+
+    def load(self) -> Optional[ClusterState]:
+        raw = read_json(self.state)
+        if raw is None:
+            return None
+        if not isinstance(raw, dict):
+            raise StateError(
+                f"{self.state} does not hold the state of a control plane; remove it to start afresh", path=self.state
+            )
+        return ClusterState.from_dict(raw)
+
+    def save(self, state: ClusterState) -> None:
+        write_json_atomic(self.state, state.to_dict())
+
+    def started(self) -> list[Component]:
+        """The components that kwokctl has started and that still run, whoever asked for them.
+
+        A pid in its files is trusted only when the process was started from this very layout.
+        """
+        found = []
+        for name in COMPONENTS:
+            pid = _read_pid(self.pid_file(name))
+            if pid is None:
+                continue
+            start_time = start_time_of(pid)
+            if start_time is not None and _command(pid) == self.program(name):
+                found.append(Component(name, pid, start_time, self.log(name)))
+        return found
+
+
+def clusters_root(state_root: Optional[str] = None) -> str:
+    return os.path.join(state_root or state_dir(), FOLDER)
+
+
+def list_clusters(state_root: Optional[str] = None) -> list[str]:
+    """The names of all control planes that have a folder here, running or not."""
+    root = clusters_root(state_root)
+    try:
+        entries = sorted(os.listdir(root))
+    except FileNotFoundError:
+        return []
+    return [name for name in entries if _NAME.match(name) and os.path.isdir(os.path.join(root, name))]
+
+
+def _read_pid(path: str) -> Optional[int]:
+    try:
+        with open(path, encoding="ascii", errors="replace") as stream:
+            return int(stream.read().strip())
+    except (OSError, ValueError):
+        return None
+
+
+def _command(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as stream:
+            return os.fsdecode(stream.read().split(b"\0", 1)[0])
+    except OSError:
+        return ""
