@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import socket
 import threading
 import uuid
 from dataclasses import dataclass, field
@@ -332,6 +333,9 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Head and body leave together; otherwise each answer waits for an acknowledgement.
+    wbufsize = 1 << 16
+    disable_nagle_algorithm = True
     fake: FakeKubernetes
 
     def log_message(self, *_args: Any) -> None:
@@ -385,7 +389,7 @@ class _Handler(BaseHTTPRequestHandler):
             }
         except ConnectionError:
             self.close_connection = True
-            self.connection.close()
+            self.connection.shutdown(socket.SHUT_RDWR)
             return
         text = json.dumps(body).encode()
         self.send_response(code)

@@ -7,16 +7,23 @@ Names and environment variables are those that users of kubernetes.core know.
 
 from __future__ import annotations
 
+import os
 from typing import Any, Mapping
 
 from ansible.module_utils.basic import env_fallback
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import progress_dir
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.access import ClusterAddress
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.client import Kubernetes
 
 MAX_CONCURRENCY = 256
+# An API server that restarts is away for a few seconds.
+PATIENCE_S = 15.0
+# Progress of earlier runs is of no use to anybody.
+_MAX_PROGRESS_BYTES = 1 << 20
 
 
 def cluster_arguments() -> dict[str, dict[str, Any]]:
@@ -59,11 +66,14 @@ def cluster_arguments() -> dict[str, dict[str, Any]]:
 def connect(
     params: Mapping[str, Any],
     deadline: Deadline | None = None,
-    patience_s: float = 20.0,
+    patience_s: float | None = None,
     dry_run: bool = False,
 ) -> Kubernetes:
-    """The cluster that a module's parameters mean; nothing is asked of it yet."""
-    concurrency = params.get("concurrency") or 16
+    """The cluster that a module's parameters mean; nothing is asked of it yet.
+
+    When it is silent for `patience_s`, all requests are given up.
+    """
+    concurrency = 16 if params.get("concurrency") is None else params["concurrency"]
     if not 1 <= concurrency <= MAX_CONCURRENCY:
         raise FleetError(
             f"concurrency is {concurrency}; give a number from 1 to {MAX_CONCURRENCY}", option="concurrency"
@@ -81,7 +91,42 @@ def connect(
         no_proxy=params.get("no_proxy"),
         impersonate_user=params.get("impersonate_user"),
     )
-    return Kubernetes.open(address, concurrency, deadline=deadline, patience_s=patience_s, dry_run=dry_run)
+    return Kubernetes.open(address, concurrency, deadline, PATIENCE_S if patience_s is None else patience_s, dry_run)
+
+
+def writing_arguments() -> dict[str, dict[str, Any]]:
+    """What modules that write many objects have in common; it goes with the documentation fragment `cluster_writes`."""
+    return {
+        "continue_on_error": {"type": "bool", "default": True},
+        "dropped_fields": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
+        "timeout_s": {"type": "int", "default": 600},
+        "results_limit": {"type": "int", "default": 100},
+        "progress_path": {"type": "path"},
+    }
+
+
+def check_limits(params: Mapping[str, Any]) -> None:
+    """Refuse numbers that make no sense."""
+    for option, least in (("timeout_s", 1), ("results_limit", 0)):
+        if params[option] < least:
+            raise FleetError(f"{option} is {params[option]}; give {least} or more", option=option, value=params[option])
+
+
+def open_progress(params: Mapping[str, Any], name: str, who: str) -> Progress:
+    """Lines of progress where the callback looks for them, or at progress_path."""
+    path = params.get("progress_path") or os.path.join(progress_dir(), f"{name}.jsonl")
+    try:
+        if os.path.exists(path) and os.path.getsize(path) > _MAX_PROGRESS_BYTES:
+            os.unlink(path)
+        progress = Progress(path, who)
+        progress.say("starting")
+    except OSError as error:
+        if params.get("progress_path"):
+            raise FleetError(
+                f"progress_path is {path!r} and cannot be written: {error}", option="progress_path"
+            ) from error
+        return Progress(None, who)
+    return progress
 
 
 def secrets_of(params: Mapping[str, Any]) -> set[str]:

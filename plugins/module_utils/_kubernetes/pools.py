@@ -11,7 +11,7 @@ Pure: no clock, no network.
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple, Optional, Sequence
+from typing import Container, NamedTuple, Optional, Sequence
 
 CREATE, UPDATE, TOUCH, DELETE = "create", "update", "touch", "delete"
 
@@ -63,7 +63,7 @@ def plan_pool(
     wanted: Sequence[Wanted],
     present: Sequence[Present],
     first_generation: int = 1,
-    taken: frozenset[str] = frozenset(),
+    taken: Container[str] = (),
 ) -> PoolPlan:
     """The steps for one pool; `taken` are names of other objects, which a new slice cannot have."""
     if not wanted:
@@ -73,10 +73,12 @@ def plan_pool(
     current = [at for at, slice_ in enumerate(present) if slice_.generation == newest]
     stale = [at for at, slice_ in enumerate(present) if slice_.generation != newest]
     matched, missing, extra = _match(wanted, present, current)
-    names = {slice_.name for slice_ in present} | taken
+    names = {slice_.name for slice_ in present}
 
     if not current:
-        return PoolPlan(first_generation, _create(wanted, range(len(wanted)), first_generation, names), (), "new")
+        return PoolPlan(
+            first_generation, _create(wanted, range(len(wanted)), first_generation, names, taken), (), "new"
+        )
     touches = tuple(Step(TOUCH, present[there].name, want, there) for want, there in matched if not present[there].tidy)
     if len(missing) == 1 and len(extra) == 1:
         update = Step(UPDATE, present[extra[0]].name, missing[0], extra[0])
@@ -87,12 +89,12 @@ def plan_pool(
             reason = "labels, annotations or owners differ"
         return PoolPlan(newest, touches, _delete(present, [*stale, *extra]), reason)
     if not extra:
-        creates = _create(wanted, missing, newest, names)
+        creates = _create(wanted, missing, newest, names, taken)
         return PoolPlan(
             newest, (*creates, *touches), _delete(present, stale), "slices of the newest generation are missing"
         )
     generation = newest + 1
-    creates = _create(wanted, range(len(wanted)), generation, names)
+    creates = _create(wanted, range(len(wanted)), generation, names, taken)
     return PoolPlan(
         generation, creates, _delete(present, range(len(present))), "several slices differ: a new generation"
     )
@@ -121,28 +123,25 @@ def _match(
 
 
 def _create(
-    wanted: Sequence[Wanted], which: Sequence[int], generation: int, names: set[str] | frozenset[str]
+    wanted: Sequence[Wanted], which: Sequence[int], generation: int, names: set[str], taken: Container[str]
 ) -> tuple[Step, ...]:
     used = set(names)
     steps = []
     for want in which:
-        name = slice_name(wanted[want].base, generation, used)
+        name = slice_name(wanted[want].base, generation, used, taken)
         used.add(name)
         steps.append(Step(CREATE, name, want, None))
     return tuple(steps)
 
 
-def slice_name(base: str, generation: int, used: set[str] | frozenset[str]) -> str:
+def slice_name(base: str, generation: int, used: Container[str], taken: Container[str] = ()) -> str:
     """The slice's own name where it is free, else with the generation; both begin alike, as the scheduler goes by names."""
-    if base not in used:
-        return base
-    number = generation
-    while True:
+    name, number = base, generation
+    while name in used or name in taken:
         suffix = f"-g{number}"
         name = base[: _NAME_LIMIT - len(suffix)].rstrip("-.") + suffix
-        if name not in used:
-            return name
         number += 1
+    return name
 
 
 def _delete(present: Sequence[Present], which: Sequence[int]) -> tuple[Step, ...]:

@@ -1,0 +1,402 @@
+# SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Brings pools to what they should hold: looks closer where metadata is not enough, plans, writes. Private to the collection."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence
+
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.client import Kubernetes
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.content import (
+    Canonical,
+    Slice,
+    content_digest,
+    dropped_message,
+    missing_fields,
+    shape,
+)
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    NotFound,
+)
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.inventory import Inventory, PoolKey
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.kinds import Kind
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.marks import (
+    SET_LABEL,
+    STATE_ANNOTATION,
+    Head,
+    State,
+    head_of,
+)
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.pools import (
+    CREATE,
+    DELETE,
+    UPDATE,
+    PoolPlan,
+    Present,
+    Step,
+    Wanted,
+    plan_pool,
+)
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.report import Done, describe_change
+
+# Somebody else may change a pool while we do; after so many attempts they are left to it.
+_ATTEMPTS = 4
+# From so many slices on, one list is cheaper than a request for each.
+_LIST_FROM = 32
+_PAGE = 100
+
+
+class Seen(NamedTuple):
+    """A slice of ours as it was read in full; without its devices, which may be many."""
+
+    head: Head
+    content: str
+    generation: int
+    spec_keys: frozenset[str]
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    # Only kept to show a difference.
+    spec: Optional[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Pools that are rendered together, such as all those of a node; `pools` has a digest of what each should hold."""
+
+    key: str
+    pools: Mapping[PoolKey, str]
+    # The slices in the form of resource.k8s.io/v1, canonical, with the owner that they should have.
+    render: Callable[[], Sequence[Slice]]
+    node_uid: str = ""
+
+
+@dataclass
+class GroupResult:
+    """What became of a group: one entry for each write, and errors."""
+
+    done: list[Done] = field(default_factory=list)
+    unchanged: int = 0
+    errors: list[tuple[str, str, FleetError]] = field(default_factory=list)
+
+
+class Publisher:
+    """Publishes the groups of one set. `publish` is called from many threads."""
+
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        kind: Kind,
+        inventory: Inventory,
+        canonical: Canonical,
+        export: Canonical,
+        show_differences: bool = False,
+    ) -> None:
+        self.kubernetes = kubernetes
+        self.kind = kind
+        self.inventory = inventory
+        # From what the server returns to the form in which slices are compared, and from there to what is sent.
+        self.canonical = canonical
+        self.export = export
+        self.show_differences = show_differences
+        self.left_out: dict[str, str] = {}
+        self._seen: dict[str, Seen] = {}
+        self._lock = threading.Lock()
+
+    # Before anything is written
+
+    def settled(self, group: Group) -> bool:
+        """Whether metadata alone tells that nothing is to be done."""
+        return all(self._settled(key, digest, group.node_uid) for key, digest in group.pools.items())
+
+    def _settled(self, key: PoolKey, digest: str, node_uid: str) -> bool:
+        heads = self.inventory.ours.get(key, ())
+        return bool(heads) and all(
+            head.trusted(digest)
+            and head.state is not None
+            and head.state.slices == len(heads)
+            and (not node_uid or head.node_uid == node_uid)
+            for head in heads
+        )
+
+    def read_ahead(self, groups: Iterable[Group]) -> None:
+        """Read in one go what has to be looked at more closely, when that is much."""
+        names = {
+            head.name
+            for group in groups
+            for key, digest in group.pools.items()
+            if not self._settled(key, digest, group.node_uid)
+            for head in self.inventory.ours.get(key, ())
+        }
+        if len(names) < _LIST_FROM:
+            return
+        selector = f"{SET_LABEL}={self.inventory.set_name}"
+        for item in self.kubernetes.list(self.kind, labels=selector, limit=_PAGE):
+            if item["metadata"]["name"] in names:
+                self._seen[item["metadata"]["name"]] = self._look(item, keep=False)
+
+    def probe(self, slices: Iterable[Slice], tolerate: bool = False) -> None:
+        """Ask the server, by a dry run for each shape, whether it keeps every field; a refusal comes to light as well.
+
+        Fields that it drops are an error, or with `tolerate` are left out from then on.
+        """
+        shapes: dict[frozenset[str], Slice] = {}
+        for slice_ in slices:
+            shapes.setdefault(shape(slice_.get("spec") or {}), slice_)
+        dropped: dict[str, str] = {}
+        dry_run, self.kubernetes.dry_run = self.kubernetes.dry_run, True
+        try:
+            for slice_ in shapes.values():
+                name = str(slice_["metadata"]["name"])
+                body = self.export({**slice_, "metadata": {"name": f"{name[:200]}-probe"}})
+                answer = self.kubernetes.create(self.kind, body)
+                for path in self._lost(body, answer):
+                    dropped.setdefault(path, name)
+        finally:
+            self.kubernetes.dry_run = dry_run
+        if dropped and not tolerate:
+            raise FleetError(f"{dropped_message(dropped)}; nothing was written", dropped=sorted(dropped))
+        self.left_out = dropped
+
+    def _lost(self, sent: Slice, received: Mapping[str, Any]) -> list[str]:
+        if received.get("spec") == sent["spec"]:
+            return []
+        ours, theirs = self.canonical(sent), self.canonical({**received, "apiVersion": sent["apiVersion"]})
+        return sorted(set(missing_fields(ours["spec"], theirs.get("spec"))))
+
+    # Writing
+
+    def publish(self, group: Group) -> GroupResult:
+        """Bring the pools of a group to what they should hold. An error of one pool does not keep the others."""
+        result = GroupResult()
+        rendered: Optional[dict[PoolKey, list[Slice]]] = None
+        for key, digest in group.pools.items():
+            if self._settled(key, digest, group.node_uid):
+                result.unchanged += len(self.inventory.ours[key])
+                continue
+            if rendered is None:
+                rendered = by_pool(without(slice_, self.left_out) for slice_ in group.render())
+            try:
+                self._publish_pool(key, digest, rendered.get(key, []), result)
+            except FleetError as error:
+                if getattr(error, "fatal", False):
+                    error.details["done"] = result
+                    raise
+                result.errors.append(("ResourceSlice", f"{key[0]} {key[1]}", error))
+        return result
+
+    def remove(self, key: PoolKey) -> GroupResult:
+        """Delete the slices of ours in a pool."""
+        result = GroupResult()
+        for head in self.inventory.ours.get(key, ()):
+            try:
+                self.kubernetes.delete(self.kind, head.name, uid=head.uid)
+                result.done.append(Done(DELETE, "ResourceSlice", head.name, "no longer wanted"))
+            except FleetError as error:
+                if getattr(error, "fatal", False):
+                    error.details["done"] = result
+                    raise
+                result.errors.append(("ResourceSlice", head.name, error))
+        return result
+
+    def _publish_pool(self, key: PoolKey, digest: str, slices: Sequence[Slice], result: GroupResult) -> None:
+        wanted = [Wanted(str(slice_["metadata"]["name"]), content_digest(slice_)) for slice_ in slices]
+        first = min((int(slice_["spec"]["pool"].get("generation") or 1) for slice_ in slices), default=1)
+        heads = list(self.inventory.ours.get(key, ()))
+        extra: set[str] = set()
+        for attempt in range(_ATTEMPTS):
+            seen = self._observe(heads, fresh=attempt > 0)
+            present = [self._present(entry, slices, wanted, digest) for entry in seen]
+            plan = plan_pool(wanted, present, first, _Taken(self.inventory.taken, extra))
+            try:
+                self._carry_out(plan, key, digest, slices, wanted, seen, result)
+            except (Conflict, NotFound, AlreadyExists) as error:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                heads = self._after_conflict(error, heads, extra, key)
+                continue
+            if not plan.changed:
+                result.unchanged += len(present)
+            else:
+                result.unchanged += len(present) - len(
+                    {step.present for step in (*plan.writes, *plan.deletes)} - {None}
+                )
+            return
+
+    def _after_conflict(self, error: ApiError, heads: list[Head], extra: set[str], key: PoolKey) -> list[Head]:
+        """What else there is when somebody was faster: a slice of our own set joins the pool, another's name is avoided."""
+        name = str(error.details.get("name") or "")
+        if isinstance(error, AlreadyExists) and name:
+            found = self.kubernetes.get(self.kind, name)
+            head = head_of(found) if found is not None else None
+            ours = (
+                head is not None
+                and head.owned_by == self.inventory.set_name
+                and head.state is not None
+                and (head.state.driver, head.state.pool) == key
+            )
+            if ours and head is not None:
+                return [*(known for known in heads if known.name != name), head]
+            extra.add(name)
+        return heads
+
+    def _observe(self, heads: Sequence[Head], fresh: bool) -> list[Seen]:
+        found = []
+        for head in heads:
+            entry = None if fresh else self._seen.get(head.name)
+            if entry is None:
+                obj = self.kubernetes.get(self.kind, head.name)
+                if obj is None or obj["metadata"].get("deletionTimestamp"):
+                    continue
+                entry = self._look(obj, keep=self.show_differences)
+                if entry.head.state is None:
+                    entry = entry._replace(head=entry.head._replace(state=head.state))
+            found.append(entry)
+        return found
+
+    def _look(self, obj: Mapping[str, Any], keep: bool) -> Seen:
+        canonical = self.canonical({**obj, "apiVersion": self.kind.api_version})
+        metadata = obj["metadata"]
+        spec = obj.get("spec") or {}
+        return Seen(
+            head=head_of(obj),
+            content=content_digest(canonical),
+            generation=int((spec.get("pool") or {}).get("generation") or 0),
+            spec_keys=frozenset(spec),
+            labels=metadata.get("labels") or {},
+            annotations=metadata.get("annotations") or {},
+            spec=canonical["spec"] if keep else None,
+        )
+
+    def _present(self, seen: Seen, slices: Sequence[Slice], wanted: Sequence[Wanted], digest: str) -> Present:
+        state = seen.head.state
+        base = state.base if state is not None else seen.head.name
+        match = next((at for at, want in enumerate(wanted) if want.content == seen.content), None)
+        tidy = True
+        if match is not None:
+            metadata = self._metadata(slices[match], State("", "", "", "", 0, 0))
+            labels, owners = metadata["labels"], metadata.get("ownerReferences")
+            annotations = {key: value for key, value in metadata["annotations"].items() if key != STATE_ANNOTATION}
+            node_uid = next((owner["uid"] for owner in owners or () if owner.get("kind") == "Node"), "")
+            tidy = (
+                state is not None
+                and state.digest == self._noted(digest)
+                and state.slices == len(slices)
+                and _holds(seen.labels, labels)
+                and _holds(seen.annotations, annotations)
+                and (owners is None or seen.head.node_uid == node_uid)
+            )
+        return Present(seen.head.name, base, seen.content, seen.generation, tidy)
+
+    def _noted(self, digest: str) -> str:
+        # A slice that lacks what it should have is looked at again each time: the gate may have been switched on.
+        return f"{digest}, incomplete" if self.left_out else digest
+
+    def _carry_out(
+        self,
+        plan: PoolPlan,
+        key: PoolKey,
+        digest: str,
+        slices: Sequence[Slice],
+        wanted: Sequence[Wanted],
+        seen: Sequence[Seen],
+        result: GroupResult,
+    ) -> None:
+        for step in plan.writes:
+            slice_ = slices[step.wanted] if step.wanted is not None else {}
+            before = seen[step.present] if step.present is not None else None
+            expected = 1 if before is None else before.head.generation + (step.action == UPDATE)
+            base = wanted[step.wanted].base if step.wanted is not None else step.name
+            state = State(key[0], key[1], base, self._noted(digest), len(slices), expected)
+            self._write(step, slice_, before, plan.generation, state)
+            change = (
+                describe_change(before.spec if before else None, slice_.get("spec")) if self.show_differences else None
+            )
+            result.done.append(Done(step.action, "ResourceSlice", step.name, plan.reason, change))
+        for step in plan.deletes:
+            before = seen[step.present] if step.present is not None else None
+            self.kubernetes.delete(self.kind, step.name, uid=before.head.uid if before else None)
+            result.done.append(Done(DELETE, "ResourceSlice", step.name, plan.reason))
+
+    def _write(self, step: Step, slice_: Slice, before: Optional[Seen], generation: int, state: State) -> None:
+        metadata = self._metadata(slice_, state)
+        spec = {**slice_["spec"], "pool": {**slice_["spec"]["pool"], "generation": generation}}
+        sent = self.export(
+            {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
+        )
+        if step.action == CREATE:
+            sent["metadata"] = {**metadata, "name": step.name}
+            answer = self.kubernetes.create(self.kind, sent)
+        else:
+            patch: dict[str, Any] = {
+                "metadata": {**metadata, "resourceVersion": before.head.resource_version if before else ""}
+            }
+            patch["metadata"].pop("generateName", None)
+            if step.action == UPDATE:
+                # A merge patch keeps what others have put into the metadata; what the spec no longer has is taken away by null.
+                gone = (before.spec_keys if before else frozenset()) - set(sent["spec"])
+                patch["spec"] = {**sent["spec"], **dict.fromkeys(gone)}
+            answer = self.kubernetes.patch(self.kind, step.name, patch)
+        if step.action != "touch":
+            lost = self._lost(sent, answer)
+            if lost:
+                raise FleetError(dropped_message(dict.fromkeys(lost, step.name)), dropped=lost)
+
+    def _metadata(self, slice_: Slice, state: State) -> dict[str, Any]:
+        given = slice_.get("metadata") or {}
+        metadata: dict[str, Any] = {
+            "labels": {**(given.get("labels") or {}), SET_LABEL: self.inventory.set_name},
+            "annotations": {**(given.get("annotations") or {}), STATE_ANNOTATION: state.dump()},
+        }
+        for field_name in ("ownerReferences", "generateName"):
+            if given.get(field_name):
+                metadata[field_name] = given[field_name]
+        return metadata
+
+
+class _Taken:
+    """Names that are taken, without making one large set of two."""
+
+    def __init__(self, *sets: set[str]) -> None:
+        self._sets = sets
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in names for names in self._sets)
+
+
+def _holds(there: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return all(there.get(key) == value for key, value in wanted.items())
+
+
+def by_pool(slices: Iterable[Slice]) -> dict[PoolKey, list[Slice]]:
+    """Slices by driver and pool."""
+    found: dict[PoolKey, list[Slice]] = {}
+    for slice_ in slices:
+        key = (str(slice_["spec"]["driver"]), str(slice_["spec"]["pool"]["name"]))
+        found.setdefault(key, []).append(slice_)
+    return found
+
+
+def without(slice_: Slice, paths: Mapping[str, str]) -> Slice:
+    """The slice without the fields at these paths (`devices[].taints`)."""
+    for path in paths:
+        _take_out(slice_["spec"], path.split("."))
+    return slice_
+
+
+def _take_out(value: Any, parts: Sequence[str]) -> None:
+    key, rest = parts[0], parts[1:]
+    many, key = key.endswith("[]"), key[:-2] if key.endswith("[]") else key
+    if not isinstance(value, dict) or key not in value:
+        return
+    if not rest:
+        # A list whose items vanish is dropped as a whole.
+        del value[key]
+        return
+    for item in value[key] if many else (value[key],):
+        _take_out(item, rest)
