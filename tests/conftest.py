@@ -71,7 +71,7 @@ class Finished(NamedTuple):
 Stream = Callable[..., Finished]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def stream(pytestconfig: pytest.Config) -> Stream:
     """Runs a long command and shows its lines as they come, past pytest's capture, with a sign of life when it is silent.
 
