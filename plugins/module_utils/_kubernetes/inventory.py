@@ -72,7 +72,15 @@ def restored(obj: Mapping[str, Any]) -> Head:
     """The head of a slice of ours whose annotation is gone: where it belongs is in its spec, and it is not to be trusted."""
     spec = obj.get("spec") or {}
     pool = spec.get("pool") or {}
-    state = State(str(spec.get("driver", "")), str(pool.get("name", "")), str(obj["metadata"]["name"]), "", 0, 0)
+    state = State(
+        str(spec.get("driver", "")),
+        str(pool.get("name", "")),
+        str(obj["metadata"]["name"]),
+        "",
+        0,
+        0,
+        str(spec.get("nodeName") or ""),
+    )
     return head_of(obj)._replace(state=state)
 
 

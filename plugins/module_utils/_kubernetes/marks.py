@@ -21,6 +21,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.client im
 SET_LABEL = "gpulab.fleet/set"
 STATE_ANNOTATION = "gpulab.fleet/state"
 
+_NO_LABELS: Mapping[str, str] = {}
 _SET = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
@@ -35,6 +36,7 @@ class State(NamedTuple):
     # How many slices the pool had, and the metadata.generation that our write made.
     slices: int
     generation: int
+    node: str = ""
 
     def dump(self) -> str:
         return json.dumps(self._asdict(), separators=(",", ":"), sort_keys=True)
@@ -54,6 +56,8 @@ class Head(NamedTuple):
     node: str
     node_uid: str
     deleting: bool
+    # Labels beside our own.
+    labels: Mapping[str, str] = _NO_LABELS
 
     def trusted(self, digest: str) -> bool:
         """Whether it certainly holds what the digest stands for."""
@@ -82,19 +86,41 @@ def head_of(obj: Mapping[str, Any]) -> Head:
     """The head of a slice, from the slice or from its metadata alone."""
     metadata = obj["metadata"]
     owners = metadata.get("ownerReferences") or ()
+    labels = metadata.get("labels") or {}
+    others = {key: value for key, value in labels.items() if key != SET_LABEL}
     node: Mapping[str, Any] = next((owner for owner in owners if owner.get("kind") == "Node"), {})
     return Head(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
         resource_version=metadata.get("resourceVersion", ""),
         generation=int(metadata.get("generation") or 0),
-        owned_by=(metadata.get("labels") or {}).get(SET_LABEL),
+        owned_by=labels.get(SET_LABEL),
         state=_read_state((metadata.get("annotations") or {}).get(STATE_ANNOTATION)),
         sole=_sole(metadata.get("managedFields") or ()),
         node=str(node.get("name", "")),
         node_uid=str(node.get("uid", "")),
         deleting=metadata.get("deletionTimestamp") is not None,
+        labels=others or _NO_LABELS,
     )
+
+
+def clean_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What of metadata may be given to another object: not our marks, and nothing that a cluster put there.
+
+    An owner goes as well: one that the cluster does not have would have the object collected as garbage.
+    """
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != SET_LABEL}
+    annotations = {
+        key: value
+        for key, value in (metadata.get("annotations") or {}).items()
+        if key not in (STATE_ANNOTATION, "kubectl.kubernetes.io/last-applied-configuration")
+    }
+    kept = {key: metadata[key] for key in ("name", "generateName") if metadata.get(key)}
+    if labels:
+        kept["labels"] = labels
+    if annotations:
+        kept["annotations"] = annotations
+    return kept
 
 
 def _read_state(text: object) -> Optional[State]:

@@ -74,6 +74,8 @@ class Group:
     # The slices in the form of resource.k8s.io/v1, canonical, with the owner that they should have.
     render: Callable[[], Sequence[Slice]]
     node_uid: str = ""
+    # By slice, the labels that it should have beside ours.
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -112,15 +114,16 @@ class Publisher:
 
     def settled(self, group: Group) -> bool:
         """Whether metadata alone tells that nothing is to be done."""
-        return all(self._settled(key, digest, group.node_uid) for key, digest in group.pools.items())
+        return all(self._settled(key, digest, group) for key, digest in group.pools.items())
 
-    def _settled(self, key: PoolKey, digest: str, node_uid: str) -> bool:
+    def _settled(self, key: PoolKey, digest: str, group: Group) -> bool:
         heads = self.inventory.ours.get(key, ())
         return bool(heads) and all(
             head.trusted(digest)
             and head.state is not None
             and head.state.slices == len(heads)
-            and (not node_uid or head.node_uid == node_uid)
+            and (not group.node_uid or head.node_uid == group.node_uid)
+            and _holds(head.labels, group.labels.get(head.state.base, {}))
             for head in heads
         )
 
@@ -130,7 +133,7 @@ class Publisher:
             head.name
             for group in groups
             for key, digest in group.pools.items()
-            if not self._settled(key, digest, group.node_uid)
+            if not self._settled(key, digest, group)
             for head in self.inventory.ours.get(key, ())
         }
         if len(names) < _LIST_FROM:
@@ -176,7 +179,7 @@ class Publisher:
         result = GroupResult()
         rendered: Optional[dict[PoolKey, list[Slice]]] = None
         for key, digest in group.pools.items():
-            if self._settled(key, digest, group.node_uid):
+            if self._settled(key, digest, group):
                 result.unchanged += len(self.inventory.ours[key])
                 continue
             if rendered is None:
@@ -312,7 +315,8 @@ class Publisher:
             before = seen[step.present] if step.present is not None else None
             expected = 1 if before is None else before.head.generation + (step.action == UPDATE)
             base = wanted[step.wanted].base if step.wanted is not None else step.name
-            state = State(key[0], key[1], base, self._noted(digest), len(slices), expected)
+            node = str(slice_.get("spec", {}).get("nodeName") or "")
+            state = State(key[0], key[1], base, self._noted(digest), len(slices), expected, node)
             self._write(step, slice_, before, plan.generation, state)
             change = (
                 describe_change(before.spec if before else None, slice_.get("spec")) if self.show_differences else None

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Sequence
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.client import Kubernetes
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.errors import ClusterError
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.kinds import DRA_GROUP
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.kinds import DRA_GROUP, DRA_VERSIONS
 
 
 def choose_version(kubernetes: Kubernetes, wanted: Optional[str]) -> str:
@@ -26,3 +26,18 @@ def choose_version(kubernetes: Kubernetes, wanted: Optional[str]) -> str:
             served=list(served),
         )
     return wanted
+
+
+def require_served(kubernetes: Kubernetes, given: Sequence[str]) -> str:
+    """The version that objects are written in; all versions that they come in have to be served."""
+    served = kubernetes.api_versions(DRA_GROUP)
+    unknown = sorted(set(given) - set(served))
+    if unknown:
+        raise ClusterError(
+            f"the slices are of {DRA_GROUP}/{unknown[0]}, but {kubernetes.host} serves {', '.join(served) or 'no version'} only;"
+            " give api_version: auto to have them converted, or write them in a version that is served",
+            option="api_version",
+            value=unknown[0],
+            served=list(served),
+        )
+    return min(given, key=DRA_VERSIONS.index) if given else kubernetes.dra_version()
