@@ -102,7 +102,7 @@ def enabled_gates(metrics: str) -> dict[str, bool]:
     found = {}
     for line in metrics.splitlines():
         if line.startswith("kubernetes_feature_enabled{"):
-            labels, _, value = line.rpartition(" ")
+            labels, _blank, value = line.rpartition(" ")
             name = labels.partition('name="')[2].partition('"')[0]
             if name:
                 found[name] = value.strip() not in ("0", "0.0")

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """OUTDIR/bin: the programs that GPULAB_RELEASE names, from published releases, each checked against its published checksum.
