@@ -119,6 +119,12 @@ def _override(configuration: Any, address: ClusterAddress) -> None:
         configuration.refresh_api_key_hook = None
         # In newer releases of the client the other name would win.
         configuration.api_key["BearerToken"] = configuration.api_key["authorization"]
+        if not address.client_cert:
+            # An API server that gets both believes the certificate.
+            configuration.cert_file = configuration.key_file = None
+    elif address.client_cert:
+        configuration.api_key = {}
+        configuration.refresh_api_key_hook = None
     if address.validate_certs is not None:
         configuration.verify_ssl = address.validate_certs
     if address.ca_cert:
@@ -203,7 +209,7 @@ def _load_kubeconfig(
         ) from error
     except Exception as error:
         # PyYAML's exceptions, which are not imported here; anything else is not about the file.
-        if type(error).__module__.split(".")[0] != "yaml":
+        if not type(error).__module__.startswith("yaml."):
             raise
         raise ConfigurationError(f"{where} is not YAML: {' '.join(str(error).split())}", option="kubeconfig") from error
     finally:

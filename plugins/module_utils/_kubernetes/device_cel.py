@@ -240,7 +240,7 @@ def _capacity(value: Union[Mapping[str, Any], str, int]) -> dict[str, str]:
 def semver(text: str) -> dict[str, str]:
     """CEL's semver(): build metadata does not count."""
     version_key(text)
-    return {_SEMVER: text.split("+")[0]}
+    return {_SEMVER: text.partition("+")[0]}
 
 
 def quantity(text: str) -> dict[str, str]:
@@ -329,6 +329,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 def _first_line(error: Exception) -> str:
     """The library's words without its drawing of the expression and its advice."""
-    text = str(error).split("\n")[0]
+    text = str(error).partition("\n")[0]
     text = re.sub(r"^Failed to parse expression '.*': ERROR: ", "", text, flags=re.DOTALL)
-    return text.split(". Check ")[0].strip()
+    return text.partition(". Check ")[0].strip()

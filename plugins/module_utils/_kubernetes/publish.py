@@ -43,7 +43,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.pools imp
     Wanted,
     plan_pool,
 )
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.report import Done, describe_change
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.report import DIFFS_SHOWN, Done, describe_change
 
 # Somebody else may change a pool while we do; after so many attempts they are left to it.
 _ATTEMPTS = 4
@@ -141,7 +141,8 @@ class Publisher:
         selector = f"{SET_LABEL}={self.inventory.set_name}"
         for item in self.kubernetes.list(self.kind, labels=selector, limit=_PAGE):
             if item["metadata"]["name"] in names:
-                self._seen[item["metadata"]["name"]] = self._look(item, keep=False)
+                keep = self.show_differences and len(self._seen) < DIFFS_SHOWN
+                self._seen[item["metadata"]["name"]] = self._look(item, keep)
 
     def probe(self, slices: Iterable[Slice], tolerate: bool = False) -> None:
         """Ask the server, by a dry run for each shape, whether it keeps every field; a refusal comes to light as well.

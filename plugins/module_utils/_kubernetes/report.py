@@ -12,7 +12,7 @@ _ACTIONS = {"create": "created", "update": "updated", "touch": "updated", "delet
 COUNTS = ("created", "updated", "deleted", "unchanged", "failed")
 _KINDS = {"Node": "nodes", "ResourceSlice": "slices"}
 # A diff is for reading.
-_DIFFS = 50
+DIFFS_SHOWN = 50
 
 
 class Done(NamedTuple):
@@ -44,7 +44,7 @@ class Report:
             self._results,
             {"kind": entry.kind, "name": entry.name, "action": word, "changed": True, "reason": entry.reason},
         )
-        if len(self._diffs) < _DIFFS:
+        if len(self._diffs) < DIFFS_SHOWN:
             self._diffs.append(entry)
 
     def unchanged(self, kind: str, number: int) -> None:

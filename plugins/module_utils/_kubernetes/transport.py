@@ -142,7 +142,7 @@ class Transport:
             read_s = max(1.0, min(read_s, self.deadline.remaining_s()))
         with self._lock:
             self.requests += 1
-        response = self.access.pool.urlopen(
+        response = self.access.pool.request(
             method,
             url,
             body=data,

@@ -145,7 +145,7 @@ def chance_pool(chance):
 @pytest.mark.parametrize("seed", range(40))
 def test_every_pool_ends_as_wanted_and_a_second_plan_is_empty(seed):
     chance = random.Random(seed)
-    for _ in range(100):
+    for _round in range(100):
         present = chance_pool(chance)
         size = chance.randint(0, 4)
         wanted = [Wanted(f"s{number}", f"{chance.choice('abc')}{number}/{size}") for number in range(size)]
@@ -161,7 +161,7 @@ def test_every_pool_ends_as_wanted_and_a_second_plan_is_empty(seed):
 @pytest.mark.parametrize("seed", range(40))
 def test_whenever_a_run_is_cut_short_the_next_one_repairs(seed):
     chance = random.Random(1000 + seed)
-    for _ in range(40):
+    for _round in range(40):
         present = chance_pool(chance)
         size = chance.randint(1, 4)
         wanted = [Wanted(f"s{number}", f"{chance.choice('abc')}{number}/{size}") for number in range(size)]
@@ -179,11 +179,11 @@ def test_whenever_a_run_is_cut_short_the_next_one_repairs(seed):
 def test_a_pool_that_was_whole_is_only_incomplete_while_a_new_generation_is_made(seed):
     """From its first new slice to its last, and never while the old generation goes."""
     chance = random.Random(2000 + seed)
-    for _ in range(40):
+    for _round in range(40):
         size = chance.randint(1, 4)
-        present = have(chance.randint(1, 5), *(chance.choice("abc") for _ in range(size)))
+        present = have(chance.randint(1, 5), *(chance.choice("abc") for _place in range(size)))
         length = chance.randint(1, 4)
-        wanted = want(*(chance.choice("abc") for _ in range(length)))
+        wanted = want(*(chance.choice("abc") for _place in range(length)))
         plan = plan_pool(wanted, present)
         creates = [step for step in plan.writes if step.action == CREATE]
         for until in range(len(plan.writes) + len(plan.deletes) + 1):
