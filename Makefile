@@ -5,13 +5,15 @@
 # ARGS goes on to ansible-playbook or pytest:  make passthrough ARGS="-e vm_ram_mb=2048"   make test-unit ARGS="-k hole"
 
 .DEFAULT_GOAL := help
-.PHONY: help passthrough virtual-hosts teardown test test-unit lint integration live molecule bench clean
+.PHONY: help passthrough virtual-hosts fleet control-plane teardown test test-unit lint integration live molecule bench clean
 MAKEFLAGS += --no-print-directory
 
 INVENTORY ?= inventories/virtual
 ARGS ?=
 EXTRA ?=
 export INVENTORY
+# Control planes and fake nodes need no virtual hosts, and nothing that those need.
+fleet_inventory = $(if $(filter-out inventories/virtual,$(INVENTORY)),$(INVENTORY),inventories/fleet)
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -22,7 +24,13 @@ passthrough: ## Pass every GPU of INVENTORY to a VM and a container, and write a
 virtual-hosts: ## Only build and start the virtual GPU hosts of inventories/virtual
 	@scripts/play playbooks/virtual_hosts.yml $(ARGS) $(EXTRA)
 
-teardown: ## End every process that was started here and remove every VM and virtual host
+fleet: ## Run a Kubernetes control plane and fill it with 100 fake nodes of AWS p5
+	@INVENTORY=$(fleet_inventory) scripts/play playbooks/fake_fleet.yml $(ARGS) $(EXTRA)
+
+control-plane: ## Only make and start the Kubernetes control plane
+	@INVENTORY=$(fleet_inventory) scripts/play playbooks/control_plane.yml $(ARGS) $(EXTRA)
+
+teardown: ## End every process that was started here and remove every VM, virtual host and control plane
 	@scripts/play playbooks/teardown.yml $(ARGS) $(EXTRA)
 
 test: ## Run everything that CI holds

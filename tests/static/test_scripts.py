@@ -134,13 +134,14 @@ def test_make_help_lists_every_target():
             assert os.access(ROOT / line.split()[0].lstrip("@"), os.X_OK), f"{line.strip()}: no such script"
 
 
-def test_clean_leaves_sources_and_refuses_a_cache_in_use(tmp_path):
+@pytest.mark.parametrize("kind", ["virtual-hosts", "control-planes"])
+def test_clean_leaves_sources_and_refuses_a_cache_in_use(tmp_path, kind):
     folder = tmp_path / "checkout"
     shutil.copytree(ROOT / "scripts", folder / "scripts")
     for name in ("reports/1/report.json", "tests/output/x", "plugins/__pycache__/a.pyc", "plugins/a.py", "x.tar.gz"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("")
-    state = tmp_path / "state" / "gpulab-fleet" / "virtual-hosts" / "a" / "state.json"
+    state = tmp_path / "state" / "gpulab-fleet" / kind / "a" / "state.json"
     state.parent.mkdir(parents=True)
     state.write_text("{}")
     cache = folder / "cache" / "gpulab-fleet"

@@ -47,7 +47,7 @@ def settle(kubernetes: Kubernetes, kind: Kind, wanted: Sequence[Mapping[str, Any
         there = existing.get(name)
         ours = _marked(obj, mark)
         if there is None:
-            made = kubernetes.apply(kind, ours)
+            made = kubernetes.create(kind, ours)
             _note_dropped(done, kind, ours, made)
             done.note(kind, name, CREATED, after=made.get("spec"))
         elif _owner(there) != mark:
@@ -77,15 +77,17 @@ def remove(kubernetes: Kubernetes, kind: Kind, names: Optional[Sequence[str]], m
 def _update(
     kubernetes: Kubernetes, kind: Kind, name: str, there: Mapping[str, Any], ours: Mapping[str, Any], done: Settled
 ) -> None:
+    changed = {**there, "metadata": {**there["metadata"]}, "spec": ours["spec"]}
+    changed.update({key: ours[key] for key in ("apiVersion", "kind")})
     # A server that lacks a feature drops its field each time: only it can tell whether there is anything to change.
     with _trial(kubernetes):
-        would_be = kubernetes.apply(kind, ours, force=True)
+        would_be = kubernetes.update(kind, changed)
     _note_dropped(done, kind, ours, would_be)
     if would_be.get("spec") == there.get("spec"):
         done.note(kind, name, UNCHANGED)
         return
     if not kubernetes.dry_run:
-        kubernetes.apply(kind, ours, force=True)
+        kubernetes.update(kind, changed)
     done.note(kind, name, UPDATED, there.get("spec"), would_be.get("spec"))
 
 
