@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -160,6 +161,12 @@ class FakeLxd:
         head, rest = parts[0], parts[1:]
         if head == "instances":
             return self._instances(method, rest, query, headers, body)
+        if head == "operations" and rest[1:] == ["websocket"]:
+            if rest[0] not in self.operations or query.get("secret") not in ("secret0", "secret1", "secret2"):
+                raise Refusal("not found", 404)
+            key = headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+            accept = base64.b64encode(hashlib.sha1(key.encode()).digest()).decode()
+            return 101, b"", {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": accept}
         if head == "operations":
             return self._operation(rest[0], float(query.get("timeout", "0")))
         if head == "profiles":
@@ -313,7 +320,8 @@ class FakeLxd:
             raise Refusal("Instance is not running")
         if self.instances[name]["asked"] <= self.agent_after:
             raise Refusal("LXD VM agent isn't currently running")
-        if body["record-output"] or body["wait-for-websocket"]:
+        if body["record-output"] or not body["wait-for-websocket"]:
+            # What LXD 5.0 does with VMs when nobody connects the websockets.
             raise Refusal("Timed out waiting for websockets to connect")
         command = list(body["command"])
         code, stdout, stderr = self.run(name, command)
@@ -378,9 +386,11 @@ class FakeLxd:
     def _begin(self, action: str, work: Callable[[], Any]) -> dict[str, Any]:
         operation = {"id": str(uuid.uuid4()), "status": "Running", "status_code": 103, "metadata": {}, "err": ""}
         self.operations[operation["id"]] = operation
-        if action in self.hang:
-            return dict(operation)
+        if action == "exec":
+            operation["metadata"] = {"fds": {stream: f"secret{stream}" for stream in ("0", "1", "2", "control")}}
         shown = dict(operation)
+        if action in self.hang:
+            return shown
         try:
             if action in self.fail:
                 raise Refusal(self.fail[action])
@@ -388,7 +398,8 @@ class FakeLxd:
                 self.busy[action] -= 1
                 raise Refusal("context deadline exceeded")
             result = work()
-            operation.update(status="Success", status_code=200, metadata=result if isinstance(result, dict) else {})
+            metadata = {**operation["metadata"], **(result if isinstance(result, dict) else {})}
+            operation.update(status="Success", status_code=200, metadata=metadata)
         except Refusal as refusal:
             operation.update(status="Failure", status_code=400, err=str(refusal))
         return shown
@@ -442,7 +453,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(refusal.status, {"type": "error", "error": str(refusal), "error_code": refusal.status}, {})
             return
         if isinstance(metadata, bytes):
-            self._send_bytes(status, metadata, {"Content-Type": "application/octet-stream"})
+            self._send_bytes(status, metadata, headers or {"Content-Type": "application/octet-stream"})
             return
         kind = "async" if status == 202 else "sync"
         body = {"type": kind, "status": "Success", "status_code": status, "metadata": metadata}

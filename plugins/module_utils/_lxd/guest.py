@@ -24,8 +24,9 @@ _OUTPUT_LIMIT_BYTES = 8 * 1024 * 1024
 _GRACE_S = 5.0
 
 # Limit, file, command. The guest ends the command itself where it can: LXD cannot cancel it from outside. The output goes into one file,
-# first that of stdout, then that of stderr, then the length of either in ten digits; LXD fetches it. `record-output` would leave that
-# to LXD, but with VMs it waits for websockets that nobody connects (canonical/lxd#14101, seen with 5.0.2).
+# first that of stdout, then that of stderr, then the length of either in ten digits; LXD fetches it. With VMs LXD's own recording never ends
+# (canonical/lxd#14101), a command without websockets is killed when LXD's own connection with the agent closes (both seen with 5.0.2), and
+# output over websockets can be lost at the end (canonical/pylxd#538). So the websockets are opened and stay silent.
 _RECORDED = """limit=$1 file=$2; shift 2; umask 077
 exec </dev/null 2>/dev/null
 command -v timeout >/dev/null && set -- timeout -s KILL "$limit" "$@"
@@ -60,8 +61,7 @@ def run_in_guest(
 ) -> GuestResult:
     """Run `argv` as root in the instance, which needs a shell, and return rc, stdout and stderr.
 
-    No websocket is used, so none can hang; the wait ends at `timeout_s` with GuestTimeout.
-    The guest's own `timeout` (if it has one) kills the command then.
+    The wait ends at `timeout_s` with GuestTimeout; the guest's own `timeout` (if it has one) kills the command then.
     """
     file = f"/tmp/gpulab-{uuid.uuid4().hex}"  # mode 0600, a name that nobody can guess
     limit = str(max(1, math.ceil(timeout_s)))
@@ -95,13 +95,15 @@ def _run(
         "environment": dict(environment),
         "interactive": False,
         "record-output": False,
-        "wait-for-websocket": False,
+        "wait-for-websocket": True,
     }
     try:
         operation, _headers = lxd.transport.request(
             "post", f"instances/{name}/exec", body=body, timeout_s=min(30.0, timeout_s + _GRACE_S)
         )
-        ended = lxd.wait_operation(operation, deadline, f"`{_words(argv)}` in {name}")
+        secrets = [(operation.get("metadata") or {})["fds"][stream] for stream in ("0", "1", "2")]
+        with lxd.transport.websockets(f"operations/{operation['id']}/websocket", secrets, deadline.remaining_s()):
+            ended = lxd.wait_operation(operation, deadline, f"`{_words(argv)}` in {name}")
     except LxdTimeout as error:
         raise _timeout(name, argv, timeout_s) from error
     except LxdUnreachable as error:

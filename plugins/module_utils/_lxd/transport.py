@@ -8,7 +8,8 @@ import json
 import os
 import time
 import traceback
-from typing import Any, Mapping, Optional, Protocol
+from contextlib import ExitStack, contextmanager
+from typing import Any, Iterator, Mapping, Optional, Protocol, Sequence
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
@@ -18,6 +19,8 @@ try:
     import pylxd
     import pylxd.exceptions
     import requests
+    from ws4py.client import WebSocketBaseClient
+    from ws4py.exc import HandshakeError
 
     HAS_PYLXD = True
 except ImportError:
@@ -178,6 +181,23 @@ class Transport:
         finally:
             response.close()
         return kept
+
+    @contextmanager
+    def websockets(self, path: str, secrets: Sequence[str], timeout_s: float = REQUEST_TIMEOUT_S) -> Iterator[None]:
+        """Stay connected with websockets below /1.0 whose content is of no interest; each is opened within `timeout_s`."""
+        with ExitStack() as opened:
+            for secret in secrets:
+                socket = WebSocketBaseClient(self._client.websocket_url, exclude_headers=["Origin"])
+                opened.callback(socket.close_connection)
+                socket.resource = f"/1.0/{path}?secret={secret}"
+                socket.sock.settimeout(timeout_s)
+                try:
+                    socket.connect()
+                except (OSError, HandshakeError) as error:
+                    raise LxdUnreachable(
+                        f"LXD does not open the websocket {path}: {error}", lxd_socket=self.socket_path
+                    ) from error
+            yield
 
     def _send(self, method: str, path: str, arguments: dict[str, Any]) -> _Response:
         node = self._client.api
