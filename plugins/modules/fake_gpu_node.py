@@ -465,9 +465,7 @@ def template_of(params: Params, machine: Optional[Machine], set_name: str, versi
 
 def as_v1(slice_: Mapping[str, Any]) -> dict[str, Any]:
     """A slice in the form in which slices are compared."""
-    if slice_["apiVersion"] == V1:
-        return canonical(slice_)
-    return canonical(convert(slice_, V1))
+    return canonical(slice_ if slice_["apiVersion"] == V1 else convert(slice_, V1))
 
 
 def describe_set(params: Params, set_name: str, names: tuple[str, ...], server_version: str) -> FleetSpec:
@@ -487,10 +485,12 @@ def describe_set(params: Params, set_name: str, names: tuple[str, ...], server_v
         )
         for (driver, pool), slices in by_pool(sample).items()
     )
+    # All nodes are rendered alike: what is canonical once need not be made so each time.
+    refine = dict if all(as_v1(slice_) == slice_ for slice_ in sample) else as_v1
     return FleetSpec(
         template=template_of(params, machine, set_name, version),
         names=names,
-        render=lambda node, uid: render(node, uid or None, version),
+        render=lambda node, uid: [refine(slice_) for slice_ in render(node, uid or None, version)],
         pools=pools,
         sample=sample,
         keep_others=params["keep_others"],

@@ -218,6 +218,9 @@ class Kubernetes:
             options["gracePeriodSeconds"] = grace_s
         if propagation is not None:
             options["propagationPolicy"] = propagation
+        if self.dry_run:
+            # A server that finds options in the body does not look for them in the query.
+            options["dryRun"] = ["All"]
         try:
             self._write("delete", "DELETE", kind, kind.path(namespace, name), name, namespace, options, query={})
         except NotFound as error:

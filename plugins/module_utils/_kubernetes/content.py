@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, Mapping
+from collections.abc import Mapping
+from typing import Any, Callable, Iterator
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.marks import digest
 
@@ -101,21 +102,31 @@ def dropped_message(paths: Mapping[str, str]) -> str:
     )
 
 
-def shape(spec: Any, path: str = "") -> frozenset[str]:
+def shape(spec: Mapping[str, Any]) -> frozenset[str]:
     """The fields that a spec uses; slices of one shape fare the same with feature gates."""
     found: set[str] = set()
-    _collect(spec, path, found)
+    _collect(spec, "", found)
     return frozenset(found)
 
 
+# Names of attributes, capacities and counters are data, and not fields.
+_NAMED = (".attributes", ".capacity", ".counters")
+
+
 def _collect(value: Any, path: str, found: set[str]) -> None:
-    if isinstance(value, Mapping):
-        # Names of attributes, capacities and counters are data, and not fields.
-        named = path.rpartition(".")[2] in ("attributes", "capacity", "counters")
+    # Plain types only: this walks through everything that is published.
+    if type(value) is dict:
+        named = path.endswith(_NAMED)
         for key, item in value.items():
-            _collect(item, f"{path}.*" if named else f"{path}.{key}", found)
-    elif isinstance(value, list):
+            at = f"{path}.*" if named else f"{path}.{key}"
+            if type(item) is dict or type(item) is list:
+                _collect(item, at, found)
+            else:
+                found.add(at)
+    elif type(value) is list:
+        at = f"{path}[]"
         for item in value:
-            _collect(item, f"{path}[]", found)
-    else:
-        found.add(path)
+            if type(item) is dict or type(item) is list:
+                _collect(item, at, found)
+            else:
+                found.add(at)

@@ -51,7 +51,7 @@ class FleetSpec:
 
     template: NodeTemplate
     names: tuple[str, ...]
-    # Every slice of a node, given its name and uid, in the form of resource.k8s.io/v1.
+    # Every slice of a node, given its name and uid, in the form of resource.k8s.io/v1 with canonical values.
     render: Callable[[str, str], Sequence[Slice]]
     # The driver of each pool of a node, its name with PLACEHOLDER for the node's, and a digest of what it should hold.
     pools: tuple[tuple[str, str, str], ...]
@@ -199,7 +199,7 @@ class Fleet:
         return Group(
             key=name,
             pools=self._pools(name),
-            render=lambda: [self.canonical(slice_) for slice_ in self.spec.render(name, uid)],
+            render=lambda: self.spec.render(name, uid),
             node_uid=uid,
         )
 

@@ -20,7 +20,7 @@ _NAME_LIMIT = 253
 
 
 class Wanted(NamedTuple):
-    """A slice that should be there: its name, and digests of its content and of its metadata."""
+    """A slice that should be there: its name, and a digest of its content, which is of no interest while the pool is empty."""
 
     base: str
     content: str

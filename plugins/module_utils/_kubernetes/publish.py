@@ -209,12 +209,15 @@ class Publisher:
         return result
 
     def _publish_pool(self, key: PoolKey, digest: str, slices: Sequence[Slice], result: GroupResult) -> None:
-        wanted = [Wanted(str(slice_["metadata"]["name"]), content_digest(slice_)) for slice_ in slices]
-        first = min((int(slice_["spec"]["pool"].get("generation") or 1) for slice_ in slices), default=1)
         heads = list(self.inventory.ours.get(key, ()))
+        wanted = [Wanted(str(slice_["metadata"]["name"]), "") for slice_ in slices]
+        first = min((int(slice_["spec"]["pool"].get("generation") or 1) for slice_ in slices), default=1)
         extra: set[str] = set()
         for attempt in range(_ATTEMPTS):
             seen = self._observe(heads, fresh=attempt > 0)
+            if seen:
+                # In an empty pool there is nothing to compare with.
+                wanted = [want._replace(content=content_digest(slice_)) for want, slice_ in zip(wanted, slices)]
             present = [self._present(entry, slices, wanted, digest) for entry in seen]
             plan = plan_pool(wanted, present, first, _Taken(self.inventory.taken, extra))
             try:
