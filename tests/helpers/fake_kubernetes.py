@@ -134,6 +134,9 @@ class FakeKubernetes:
                 {"kind": match["plural"], "group": match["group"] or ""},
             )
         dry = query.get("dryRun") == "All"
+        if method == "DELETE" and body:
+            # As the API has it: options in the body are the only ones.
+            dry = body.get("dryRun") == ["All"]
         manager = query.get("fieldManager", "unknown")
         with self.lock:
             if verb == "list":

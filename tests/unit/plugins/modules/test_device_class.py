@@ -149,6 +149,12 @@ def test_absent_may_mean_some(server, call):
     assert actions(call(state="absent", classes=[{"name": "mine", "selector": "true"}])) == {"mine": "deleted"}
 
 
+def test_check_mode_deletes_nothing(server, call):
+    call()
+    would = call(check_mode=True, state="absent")
+    assert would["changed"] and set(specs(server)) == ALL
+
+
 def test_a_field_that_the_server_drops_is_told(server, call):
     server.on_create = lambda obj: obj["spec"].pop("extendedResourceName", None)
     result = call(drivers=["gpu.nvidia.com"])
