@@ -31,7 +31,7 @@ def test_every_scenario_has_its_playbooks():
     playbooks = {"create", "prepare", "converge", "verify", "side_effect", "cleanup", "destroy"}
     base = yaml.safe_load((ROOT / "molecule" / "config.yml").read_text(encoding="utf-8"))["scenario"]["test_sequence"]
     scenarios = list((ROOT / "molecule").glob("*/molecule.yml"))
-    assert {path.parent.name for path in scenarios} >= {"default", "passthrough"}
+    assert {path.parent.name for path in scenarios} >= {"default", "passthrough", "fake_fleet"}
     for path in scenarios:
         own = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
         for step in own.get("scenario", {}).get("test_sequence", base):
@@ -57,5 +57,5 @@ def test_scenarios(stream, tmp_path):
     )
     assert done.returncode == 0
     recap = done.output.split("SCENARIO RECAP")[-1]
-    for name in ("default", "virtual_hosts", "passthrough"):
+    for name in ("default", "virtual_hosts", "passthrough", "fake_fleet"):
         assert re.search(rf"^\s*{name}\b.*\bmissing=0 +failed=0", recap, re.MULTILINE), f"{name} in {recap}"
