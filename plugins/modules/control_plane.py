@@ -311,6 +311,9 @@ def main() -> None:
         result = run(module.params, module.check_mode)
     except FleetError as error:
         module.fail_json(msg=error.message, **error.details)
+    except OSError as error:
+        # A full disk, or a folder that belongs to somebody else.
+        module.fail_json(msg=f"{error}; state_dir and cache_dir must be writable, with room for some hundred MB")
     for warning in warnings(result["clusters"]):
         module.warn(warning)
     module.exit_json(**result)

@@ -123,6 +123,8 @@ def main() -> None:
         result = inform(module.params)
     except FleetError as error:
         module.fail_json(msg=error.message, **error.details)
+    except OSError as error:
+        module.fail_json(msg=f"{error}; state_dir must be readable")
     module.exit_json(**result)
 
 

@@ -14,6 +14,7 @@ from typing import Callable, Sequence
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.logs import tail
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import ProcessRef, start_time_of
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
 
 HEARTBEAT_S = 5.0
@@ -31,9 +32,13 @@ def run(
     log: str,
     progress: Progress,
     deadline: Deadline,
+    started: Callable[[ProcessRef], None],
     look: Callable[[], None],
 ) -> None:
-    """Run it to its end. `look` is called now and then meanwhile; what it raises ends kwokctl, but not the processes it has started."""
+    """Run it to its end. `started` is told which process it is, and `look` is called now and then meanwhile.
+
+    What `look` raises ends kwokctl, but not the processes it has started.
+    """
     command = [program, *arguments]
     with open(log, "ab") as stream:
         os.fchmod(stream.fileno(), 0o600)
@@ -49,6 +54,7 @@ def run(
         except OSError as error:
             raise KwokctlError(f"cannot start {program}: {error}") from error
     try:
+        started(ProcessRef(process.pid, start_time_of(process.pid) or 0))
         status = _wait(process, log, progress, deadline, look)
     except BaseException:
         if process.poll() is None:

@@ -16,7 +16,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._common import ports 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.files import write_json_atomic
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import boot_id, end
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import ProcessRef, boot_id, end
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
 from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane import kubeconfig, kwokctl
 from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane.judge import describe
@@ -65,7 +65,7 @@ def start(plan: ClusterPlan, paths: ClusterPaths, progress: Progress, timeout_s:
         run.go(before)
     except BaseException:
         end_components(paths)
-        state.status, state.components = STOPPED, []
+        state.status, state.components, state.starter = STOPPED, [], None
         paths.save(state)
         raise
     return state
@@ -76,7 +76,7 @@ def stop(paths: ClusterPaths, state: Optional[ClusterState], progress: Progress)
     progress.say("stopping")
     end_components(paths)
     if state is not None:
-        state.status, state.components, state.boot = STOPPED, [], boot_id()
+        state.status, state.components, state.starter, state.boot = STOPPED, [], None, boot_id()
         paths.save(state)
 
 
@@ -87,6 +87,7 @@ def remove(paths: ClusterPaths) -> None:
 
 
 def end_components(paths: ClusterPaths) -> None:
+    _end_starter(paths)
     for component in reversed(paths.started()):
         if end(component.ref, END_GRACE_S) == "stuck":
             raise LifecycleError(
@@ -94,6 +95,17 @@ def end_components(paths: ClusterPaths) -> None:
                 pid=component.pid,
             )
     _forget_pids(paths)
+
+
+def _end_starter(paths: ClusterPaths) -> None:
+    """A kwokctl that a killed run left at work would start components behind our back."""
+    try:
+        state = paths.load()
+    except FleetError:
+        # A damaged file names no process.
+        return
+    if state is not None and state.starter is not None and state.boot == boot_id():
+        end(state.starter.ref)
 
 
 def _new_state(plan: ClusterPlan, before: Optional[ClusterState]) -> ClusterState:
@@ -173,6 +185,10 @@ class _Start:
             os.chmod(os.path.join(self.paths.pki, name), 0o600)
 
     def _kwokctl(self, *arguments: str) -> None:
+        def started(ref: ProcessRef) -> None:
+            self.state.starter = Component("kwokctl", ref.pid, ref.start_time, self.paths.kwokctl_log)
+            self.paths.save(self.state)
+
         kwokctl.run(
             self.plan.binaries.path("kwokctl"),
             arguments,
@@ -180,8 +196,10 @@ class _Start:
             self.paths.kwokctl_log,
             self.progress,
             self.deadline,
+            started,
             self._look,
         )
+        self.state.starter = None
 
     def _look(self) -> None:
         """Record what runs by now, and notice what has gone again and is needed by all others."""

@@ -65,6 +65,8 @@ class ClusterState:
     kwok_version: str = ""
     ports: dict[str, int] = field(default_factory=dict)
     components: list[Component] = field(default_factory=list)
+    # kwokctl itself, while it is at work: it outlives a run that is killed, and would go on starting components.
+    starter: Optional[Component] = None
     feature_gates: dict[str, bool] = field(default_factory=dict)
     kubectl: str = ""
     boot: str = field(default_factory=boot_id)
@@ -79,6 +81,7 @@ class ClusterState:
         values: dict[str, Any] = {key: value for key, value in raw.items() if key in known}
         try:
             values["components"] = [Component(**item) for item in values.get("components", [])]
+            values["starter"] = Component(**values["starter"]) if values.get("starter") else None
             return cls(**values)
         except TypeError as error:
             raise StateError(

@@ -158,6 +158,12 @@ def test_bad_input_is_one_message(module: Module, options: dict[str, Any], says:
     assert not (module.root / "state" / "control-planes").exists()
 
 
+def test_a_state_folder_that_cannot_be_used_is_named(module: Module, tmp_path: Path):
+    (tmp_path / "state").write_text("a file")
+    result = module.run(state="absent")
+    assert result["failed"] and str(tmp_path / "state") in result["msg"] and "state_dir" in result["msg"]
+
+
 class Server(ThreadingHTTPServer):
     """A user's API server, as far as it is asked."""
 

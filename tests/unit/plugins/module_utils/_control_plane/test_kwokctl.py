@@ -12,20 +12,24 @@ import pytest
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import start_time_of
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import ProcessRef, start_time_of
 from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane import kwokctl
 from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane.kwokctl import KwokctlError
 
 
 @pytest.fixture
 def run(tmp_path: Path, progress):
+    seen: list[ProcessRef] = []
+
     def with_script(script: str, timeout_s: float = 30, look=lambda: None) -> str:
         program = tmp_path / "kwokctl"
         program.write_text(f"#!/bin/bash\n{script}\n")
         program.chmod(0o755)
         log = tmp_path / "kwokctl.log"
         arguments = ["create", "cluster"]
-        kwokctl.run(str(program), arguments, str(tmp_path / "work"), str(log), progress, Deadline(timeout_s), look)
+        work = str(tmp_path / "work")
+        kwokctl.run(str(program), arguments, work, str(log), progress, Deadline(timeout_s), seen.append, look)
+        assert len(seen) == 1 and seen[0].pid > 0 and not seen[0].is_alive()
         return log.read_text()
 
     return with_script
@@ -82,4 +86,5 @@ def test_a_long_wait_is_told(run, said, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path, progress):
     with pytest.raises(KwokctlError, match="cannot start /no/such/kwokctl"):
-        kwokctl.run("/no/such/kwokctl", ["a", "b"], "/w", str(tmp_path / "log"), progress, Deadline(5), lambda: None)
+        log = str(tmp_path / "log")
+        kwokctl.run("/no/such/kwokctl", ["a", "b"], "/w", log, progress, Deadline(5), lambda _ref: None, lambda: None)

@@ -18,6 +18,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane.state 
     STOPPED,
     ClusterPaths,
     ClusterState,
+    Component,
 )
 
 
@@ -49,6 +50,17 @@ def test_a_process_that_only_has_the_number_is_not_ended(paths: ClusterPaths, ru
     lifecycle.end_components(paths)
     assert stranger.ref.is_alive()
     assert not os.path.exists(paths.pid_file("kube-apiserver"))
+
+
+def test_a_kwokctl_that_a_killed_run_left_is_ended_first(paths: ClusterPaths, run_components, tmp_path: Path, progress):
+    run_components("etcd")
+    left = spawn(["sleep", "60"], str(tmp_path / "log"))
+    state = ClusterState("lab", starter=Component("kwokctl", left.ref.pid, left.ref.start_time, "log"))
+    paths.save(state)
+    lifecycle.stop(paths, paths.load(), progress)
+    assert not left.ref.is_alive() and paths.started() == []
+    after = paths.load()
+    assert after is not None and after.starter is None
 
 
 def test_ports_stay_where_they_are_free():
