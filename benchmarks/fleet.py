@@ -184,29 +184,6 @@ def measure_rendering() -> None:
     )
 
 
-def slices_of_nodes(kubernetes: Kubernetes, options: argparse.Namespace, folder: Path) -> float:
-    """Seconds in which fake_gpu_node gives nodes that are there already the same slices."""
-    params = {
-        "kubeconfig": options.kubeconfig,
-        "name": "bench-{n:05}",
-        "count": options.slices,
-        "machine": MACHINE,
-        "drivers": [{"name": "gpu.nvidia.com"}],
-        "timeout_s": 3600,
-        "results_limit": 0,
-        "concurrency": CONNECTIONS,
-        "wait": False,
-    }
-    Run("fake_gpu_node", params, folder)
-    with ThreadPoolExecutor(CONNECTIONS) as pool:
-        names = [item["metadata"]["name"] for item in kubernetes.list_metadata(SLICES)]
-        list(pool.map(lambda name: kubernetes.delete(SLICES, name), [name for name in names if "bench-" in name]))
-    run = Run("fake_gpu_node", params, folder)
-    if run.result["summary"]["slices"]["created"] != options.slices:
-        raise SystemExit(f"not {options.slices} slices were made: {run.result['summary']}")
-    return run.seconds
-
-
 def measure_creation(kubernetes: Kubernetes, options: argparse.Namespace, folder: Path) -> None:
     slices = some_slices(options.slices)
     file = folder / "slices.json"
@@ -214,7 +191,9 @@ def measure_creation(kubernetes: Kubernetes, options: argparse.Namespace, folder
     bodies = [json.dumps(slice_).encode() for slice_ in slices]
     params = {
         "kubeconfig": options.kubeconfig,
-        "src": [str(file)],
+        "machine": MACHINE,
+        "nodes": [slice_["spec"]["nodeName"] for slice_ in slices],
+        "drivers": [{"name": "gpu.nvidia.com"}],
         "set": "bench",
         "results_limit": 0,
         "concurrency": CONNECTIONS,
@@ -222,7 +201,6 @@ def measure_creation(kubernetes: Kubernetes, options: argparse.Namespace, folder
     seconds: dict[str, list[float]] = {
         "bare POSTs": [],
         "resourceslice": [],
-        "fake_gpu_node": [],
         "kubectl create -f": [],
     }
     # Taking turns, so that what else the machine does meets all of them.
@@ -231,8 +209,6 @@ def measure_creation(kubernetes: Kubernetes, options: argparse.Namespace, folder
             seconds["bare POSTs"].append(bare_posts(kubernetes, bodies))
         with clean(kubernetes):
             seconds["resourceslice"].append(Run("resourceslice", params, folder).seconds)
-        with clean(kubernetes):
-            seconds["fake_gpu_node"].append(slices_of_nodes(kubernetes, options, folder))
         with clean(kubernetes):
             seconds["kubectl create -f"].append(kubectl_create(options.kubectl, options.kubeconfig, file))
         print(
@@ -244,14 +220,13 @@ def measure_creation(kubernetes: Kubernetes, options: argparse.Namespace, folder
         with clean(kubernetes):
             each = kubernetes_core(Path(options.kubernetes_core), options.kubeconfig, slices, folder)
         totals["a loop of kubernetes.core.k8s"] = each * options.slices * options.rounds
+    ours = totals["resourceslice"]
     print(
         f"\ncreating {options.slices} slices of 8 GPUs over {CONNECTIONS} connections, start of the program included:"
     )
-    print(f"  {'':32}    a second   resourceslice is   fake_gpu_node is")
     for name, total in totals.items():
         rate = options.slices * options.rounds / total
-        ratios = [f"{total / totals[ours]:7.2f} x as fast" for ours in ("resourceslice", "fake_gpu_node")]
-        print(f"  {name:32} {rate:11.1f} {ratios[0]:>18} {ratios[1]:>18}")
+        print(f"  {name:32} {rate:8.1f} a second; resourceslice is {total / ours:6.2f} times as fast")
     print(flush=True)
 
 

@@ -277,7 +277,7 @@ import json
 import os
 import time
 from collections import Counter
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Mapping, NamedTuple, Optional, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -360,24 +360,30 @@ Params = Mapping[str, Any]
 Slice = dict[str, Any]
 
 
-def described_slices(params: Params, version: str) -> list[Slice]:
-    """The slices of all three sources, in the versions in which they are given, named and with a count."""
-    found: list[Slice] = []
+class Described(NamedTuple):
+    """The slices of all sources, in the versions in which they are given, named and with a count; `samples` stand for all of them."""
+
+    slices: list[Slice]
+    samples: list[Slice]
+
+
+def described_slices(params: Params, version: str) -> Described:
+    """What slices, src and machine say."""
+    given: list[Slice] = []
     if params["slices"]:
-        found += inline_slices(params["slices"])
+        given += inline_slices(params["slices"])
     for path in params["src"] or ():
         try:
             with open(path, encoding="utf-8") as stream:
-                found += read_slices(stream.read(), path)
+                given += read_slices(stream.read(), path)
         except (OSError, UnicodeDecodeError) as error:
             raise FleetError(f"src names {path!r}, which cannot be read: {error}", option="src", value=path) from error
-    if params["machine"] is not None:
-        found += machine_slices(params, version)
+    derived = machine_slices(params, version) if params["machine"] is not None else []
     labels = {str(name): str(value) for name, value in params["labels"].items()}
     places: Counter[tuple[str, str]] = Counter()
-    for slice_ in found:
+    for slice_ in (*given, *derived):
         spec = slice_["spec"]
-        key = (str(spec["driver"]), str(spec["pool"]["name"]))
+        key = pool_of(slice_)
         metadata = clean_metadata(slice_.get("metadata") or {})
         # A name that is always the same for the same input; a pool's name may have slashes.
         metadata.setdefault("name", f"{key[1].replace('/', '.')}-{key[0]}-{places[key]}")
@@ -386,7 +392,16 @@ def described_slices(params: Params, version: str) -> list[Slice]:
             metadata["labels"] = {**metadata.get("labels", {}), **labels}
         slice_["metadata"] = metadata
         spec["pool"].setdefault("generation", 1)
-    return found
+    # The nodes of a machine differ in names only: one of them, and whatever shares a pool with what is given, tells of all.
+    pools = {pool_of(slice_) for slice_ in given}
+    first = derived[0]["spec"]["nodeName"] if derived else ""
+    samples = given + [slice_ for slice_ in derived if slice_["spec"]["nodeName"] == first or pool_of(slice_) in pools]
+    return Described(given + derived, samples)
+
+
+def pool_of(slice_: Slice) -> tuple[str, str]:
+    """The driver and the name of a slice's pool."""
+    return str(slice_["spec"]["driver"]), str(slice_["spec"]["pool"]["name"])
 
 
 def inline_slices(given: Sequence[Any]) -> list[Slice]:
@@ -438,8 +453,8 @@ def render(module: AnsibleModule) -> dict[str, Any]:
     """What state rendered returns; the file is written when its content differs."""
     params = module.params
     version = params["kubernetes_version"] or KUBERNETES[-1]
-    slices = described_slices(params, version)
-    check_slices(slices, version, pools=params["checks"] == "pools")
+    slices, samples = described_slices(params, version)
+    check_slices(samples, version, pools=params["checks"] == "pools")
     wanted = params["api_version"]
     if wanted not in (None, "auto"):
         slices = [convert(slice_, f"{DRA_GROUP}/{wanted}") for slice_ in slices]
@@ -464,7 +479,7 @@ def render(module: AnsibleModule) -> dict[str, Any]:
     return result
 
 
-def describe(params: Params, slices: Sequence[Slice]) -> SliceSetSpec:
+def describe(params: Params, slices: Sequence[Slice], samples: Sequence[Slice]) -> SliceSetSpec:
     """The options as a specification."""
     given = params["select"]
     selection = (
@@ -479,13 +494,15 @@ def describe(params: Params, slices: Sequence[Slice]) -> SliceSetSpec:
     )
     absent = params["state"] == "absent"
     described = any(params[option] is not None for option in ("slices", "src", "machine"))
+    inspected = [as_v1(slice_) for slice_ in samples]
+    # What is derived is rendered alike: when that of one node is canonical, that of all is.
+    refine = dict if params["slices"] is None and params["src"] is None and inspected == list(samples) else as_v1
     return SliceSetSpec(
         set_name=params["set"] or "default",
-        slices=[] if absent else [as_v1(slice_) for slice_ in slices],
+        slices=[] if absent else [refine(slice_) for slice_ in slices],
+        samples=[] if absent else inspected,
         prune=selection if params["prune"] or (absent and not described) else None,
-        remove=frozenset((slice_["spec"]["driver"], slice_["spec"]["pool"]["name"]) for slice_ in slices)
-        if absent
-        else frozenset(),
+        remove=frozenset(pool_of(slice_) for slice_ in slices) if absent else frozenset(),
         owned_by_node=params["owned_by_node"],
         continue_on_error=params["continue_on_error"],
         tolerate_dropped=params["dropped_fields"] == "warn",
@@ -527,22 +544,22 @@ def publish(module: AnsibleModule, report: Report) -> tuple[dict[str, Any], Opti
     try:
         check_options(params)
         # A description that is wrong is told without a cluster.
-        slices = described_slices(params, params["kubernetes_version"] or KUBERNETES[-1])
+        slices, samples = described_slices(params, params["kubernetes_version"] or KUBERNETES[-1])
         deadline = Deadline(params["timeout_s"])
         kubernetes = connect(params, deadline, dry_run=module.check_mode)
         version = kubernetes.server_version()
         release = params["kubernetes_version"] or version.git
-        if params["machine"] is not None:
+        if params["machine"] is not None and not params["kubernetes_version"]:
             # Its layout depends on the release.
-            slices = described_slices(params, release)
+            slices, samples = described_slices(params, release)
         if params["state"] == "present":
-            check_slices(slices, release, pools=params["checks"] == "pools")
+            check_slices(samples, release, pools=params["checks"] == "pools")
         api_version = choose(kubernetes, params, slices)
         extra["kubernetes"] = {"version": version.git, "api_version": api_version}
         kind = resource_kind("ResourceSlice", api_version)
         export = dict if api_version == "v1" else lambda slice_: convert(slice_, kind.api_version)
         progress = open_progress(params, f"slices-{extra['set']}", extra["set"])
-        spec = describe(params, slices)
+        spec = describe(params, slices, samples)
         work = SliceSet(
             kubernetes, kind, spec, as_v1, export, report, progress, deadline, show_differences=module._diff
         )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 import threading
 import traceback
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ try:
     from kubernetes.client.rest import RESTClientObject
     from kubernetes.config import incluster_config, kube_config
     from kubernetes.config.config_exception import ConfigException
+    from urllib3.util.ssl_ import create_urllib3_context
 except ImportError:
     KUBERNETES_IMPORT_ERROR = traceback.format_exc()
 
@@ -56,6 +58,7 @@ class Access:
         try:
             # The client's own transport: TLS, client certificates and proxies are as kubectl and kubernetes.core have them.
             self.pool = RESTClientObject(configuration).pool_manager
+            _share_tls(self.pool.connection_pool_kw)
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"cannot prepare a connection to {self.host} ({source}): {error}") from error
         self._headers = self._credentials()
@@ -82,6 +85,21 @@ class Access:
         if self._address.impersonate_user:
             headers["Impersonate-User"] = self._address.impersonate_user
         return headers
+
+
+def _share_tls(settings: dict[str, Any]) -> None:
+    """Read certificates once instead of once for each connection."""
+    if settings.get("cert_reqs") != ssl.CERT_REQUIRED or "ssl_context" in settings:
+        return
+    context = create_urllib3_context()
+    authorities, data = settings.pop("ca_certs", None), settings.pop("ca_cert_data", None)
+    if authorities or data:
+        context.load_verify_locations(cafile=authorities, cadata=data)
+    else:
+        context.load_default_certs()
+    if settings.get("cert_file"):
+        context.load_cert_chain(settings.pop("cert_file"), settings.pop("key_file", None))
+    settings["ssl_context"] = context
 
 
 def open_access(address: ClusterAddress, connections: int) -> Access:

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Callable, Iterable, Iterator, Optional, TypeVar
+import threading
+from queue import SimpleQueue
+from typing import Callable, Iterable, Iterator, Optional, TypeVar, Union
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.concurrency import Outcome
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
@@ -27,9 +28,16 @@ def run_many(
 
     A FleetError belongs to its item and stops no other, unless it is fatal (`error.fatal`), the deadline has passed, or
     `stop_on_error` says so: then what is under way ends, and the rest comes back with an error that tells why it was not tried.
+    Anything else that is raised is a fault of ours: it ends the run.
     """
     if concurrency < 1:
         raise FleetError(f"concurrency is {concurrency}; it must be at least 1")
+    source = iter(items)
+    lock = threading.Lock()
+    stop = threading.Event()
+    reasons: list[FleetError] = []
+    # An outcome, what a thread died of, or None when a thread has nothing more to do.
+    finished: SimpleQueue[Union[Outcome[T, R], BaseException, None]] = SimpleQueue()
 
     def one(item: T) -> Outcome[T, R]:
         try:
@@ -37,36 +45,56 @@ def run_many(
         except FleetError as error:
             return Outcome(item, error=error)
 
-    def told(outcome: Outcome[T, R]) -> Outcome[T, R]:
-        if on_done is not None:
-            on_done(outcome)
-        return outcome
+    def serve() -> None:
+        try:
+            while not stop.is_set():
+                with lock:
+                    try:
+                        item = next(source)
+                    except StopIteration:
+                        break
+                outcome = one(item)
+                reason = _why_stop(outcome.error, stop_on_error, deadline)
+                if reason is not None:
+                    reasons.append(reason)
+                    stop.set()
+                finished.put(outcome)
+        except BaseException as error:
+            finished.put(error)
+        finished.put(None)
 
-    source = iter(items)
-    stopped: Optional[FleetError] = None
-    with ThreadPoolExecutor(max_workers=concurrency) as pool:
-        under_way: set[Future[Outcome[T, R]]] = set()
-        exhausted = False
-        while not exhausted or under_way:
-            # Twice as many as threads, so that none of them waits for this one.
-            while not exhausted and stopped is None and len(under_way) < 2 * concurrency:
-                try:
-                    item = next(source)
-                except StopIteration:
-                    exhausted = True
-                    break
-                under_way.add(pool.submit(one, item))
-            if not under_way:
-                break
-            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-            for future in done:
-                outcome = future.result()
-                if stopped is None:
-                    stopped = _why_stop(outcome.error, stop_on_error, deadline)
-                yield told(outcome)
-        if stopped is not None:
-            for item in source:
-                yield told(Outcome(item, error=FleetError(f"not tried: {stopped.message}", **stopped.details)))
+    threads = [threading.Thread(target=serve, name=f"gpulab-{number}", daemon=True) for number in range(concurrency)]
+    for thread in threads:
+        thread.start()
+    try:
+        running = len(threads)
+        while running:
+            outcome = finished.get()
+            if outcome is None:
+                running -= 1
+                continue
+            if isinstance(outcome, BaseException):
+                raise outcome
+            if on_done is not None:
+                on_done(outcome)
+            yield outcome
+    finally:
+        # The threads end with what they are at, also when nobody wants the outcomes any more.
+        stop.set()
+        for thread in threads:
+            thread.join()
+    if reasons:
+        why = reasons[0]
+        for item in source:
+            rest: Outcome[T, R] = Outcome(item, error=FleetError(f"not tried: {why.message}", **_plain(why.details)))
+            if on_done is not None:
+                on_done(rest)
+            yield rest
+
+
+def _plain(details: dict[str, object]) -> dict[str, object]:
+    """Without what belongs to the item that failed."""
+    return {key: value for key, value in details.items() if key != "done"}
 
 
 def _why_stop(error: FleetError | None, stop_on_error: bool, deadline: Deadline | None) -> Optional[FleetError]:

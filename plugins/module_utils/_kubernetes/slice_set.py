@@ -51,6 +51,8 @@ class SliceSetSpec:
 
     set_name: str
     slices: Sequence[Slice]
+    # Those among them that show all fields that are used, for the API server to judge before anything is written.
+    samples: Sequence[Slice] = ()
     # Pools of the set that are selected and not wanted go; None keeps them.
     prune: Optional[Selection] = None
     # These pools go.
@@ -94,7 +96,7 @@ class SliceSet:
         groups = [self._group(key, slices, owners) for key, slices in pools.items()]
         unsettled = [group for group in groups if not publisher.settled(group)]
         leaving = self._leaving(inventory, set(pools))
-        self._check_first(inventory, publisher, pools, unsettled, leaving)
+        self._check_first(inventory, publisher, unsettled, leaving)
         publisher.read_ahead(unsettled)
         waiting = {group.key for group in unsettled}
         for group in groups:
@@ -136,7 +138,6 @@ class SliceSet:
         self,
         inventory: Inventory,
         publisher: Publisher,
-        pools: Mapping[PoolKey, Sequence[Slice]],
         unsettled: Sequence[Group],
         leaving: Sequence[PoolKey],
     ) -> None:
@@ -152,7 +153,7 @@ class SliceSet:
         if unsettled:
             keys = [key for group in unsettled for key in group.pools]
             refuse_foreign_pools(self.kubernetes, self.kind, inventory, keys)
-            publisher.probe((slice_ for key in keys for slice_ in pools[key]), self.spec.tolerate_dropped)
+            publisher.probe(self.spec.samples, self.spec.tolerate_dropped)
             self.left_out = publisher.left_out
 
 
