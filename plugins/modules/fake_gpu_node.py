@@ -293,6 +293,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets impo
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.client import Kubernetes
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.content import by_pool
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.fleet import PLACEHOLDER, Fleet, FleetSpec
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.kinds import resource_kind
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.marks import check_set, digest
@@ -307,7 +308,6 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.options i
     writing_arguments,
 )
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.outcome import failure_of, result_of
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.publish import by_pool
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.report import Report
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.served import choose_version
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Machine

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.marks import digest
 
@@ -73,7 +73,7 @@ def missing_fields(sent: Any, received: Any, path: str = "") -> Iterator[str]:
             at = f"{path}.{key}" if path else str(key)
             if key not in received:
                 # Nothing is lost with what is empty.
-                if value not in (None, "", [], {}, False):
+                if not (value is None or value is False or (isinstance(value, (str, list, Mapping)) and not value)):
                     yield at
             else:
                 yield from missing_fields(value, received[key], at)
@@ -130,3 +130,32 @@ def _collect(value: Any, path: str, found: set[str]) -> None:
                 _collect(item, at, found)
             else:
                 found.add(at)
+
+
+def by_pool(slices: Iterable[Slice]) -> dict[tuple[str, str], list[Slice]]:
+    """Slices by driver and pool."""
+    found: dict[tuple[str, str], list[Slice]] = {}
+    for slice_ in slices:
+        key = (str(slice_["spec"]["driver"]), str(slice_["spec"]["pool"]["name"]))
+        found.setdefault(key, []).append(slice_)
+    return found
+
+
+def without(slice_: Slice, paths: Mapping[str, str]) -> Slice:
+    """The slice without the fields at these paths (`devices[].taints`)."""
+    for path in paths:
+        _take_out(slice_["spec"], path.split("."))
+    return slice_
+
+
+def _take_out(value: Any, parts: Sequence[str]) -> None:
+    key, rest = parts[0], parts[1:]
+    many, key = key.endswith("[]"), key[:-2] if key.endswith("[]") else key
+    if not isinstance(value, dict) or key not in value:
+        return
+    if not rest:
+        # A list whose items vanish is dropped as a whole.
+        del value[key]
+        return
+    for item in value[key] if many else (value[key],):
+        _take_out(item, rest)

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.client import Kubernetes
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.content import (
     Canonical,
     Slice,
+    by_pool,
     content_digest,
     dropped_message,
-    missing_fields,
-    shape,
+    without,
 )
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.errors import (
     AlreadyExists,
@@ -26,43 +26,27 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.errors im
 )
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.inventory import Inventory, PoolKey
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.kinds import Kind
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.marks import (
-    SET_LABEL,
-    STATE_ANNOTATION,
-    Head,
-    State,
-    head_of,
-)
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.marks import SET_LABEL, Head, State, head_of
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.pools import (
     CREATE,
     DELETE,
+    TOUCH,
     UPDATE,
     PoolPlan,
-    Present,
     Step,
     Wanted,
     plan_pool,
 )
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.probe import lost_fields, probe
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.report import DIFFS_SHOWN, Done, describe_change
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.seen import Seen, holds, metadata_of, see
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.seen import present as present_of
 
 # Somebody else may change a pool while we do; after so many attempts they are left to it.
 _ATTEMPTS = 4
 # From so many slices on, one list is cheaper than a request for each.
 _LIST_FROM = 32
 _PAGE = 100
-
-
-class Seen(NamedTuple):
-    """A slice of ours as it was read in full; without its devices, which may be many."""
-
-    head: Head
-    content: str
-    generation: int
-    spec_keys: frozenset[str]
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    # Only kept to show a difference.
-    spec: Optional[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -123,7 +107,7 @@ class Publisher:
             and head.state is not None
             and head.state.slices == len(heads)
             and (not group.node_uid or head.node_uid == group.node_uid)
-            and _holds(head.labels, group.labels.get(head.state.base, {}))
+            and holds(head.labels, group.labels.get(head.state.base, {}))
             for head in heads
         )
 
@@ -149,29 +133,10 @@ class Publisher:
 
         Fields that it drops are an error, or with `tolerate` are left out from then on.
         """
-        shapes: dict[frozenset[str], Slice] = {}
-        for slice_ in slices:
-            shapes.setdefault(shape(slice_.get("spec") or {}), slice_)
-        dropped: dict[str, str] = {}
-        dry_run, self.kubernetes.dry_run = self.kubernetes.dry_run, True
-        try:
-            for slice_ in shapes.values():
-                name = str(slice_["metadata"]["name"])
-                body = self.export({**slice_, "metadata": {"name": f"{name[:200]}-probe"}})
-                answer = self.kubernetes.create(self.kind, body)
-                for path in self._lost(body, answer):
-                    dropped.setdefault(path, name)
-        finally:
-            self.kubernetes.dry_run = dry_run
+        dropped = probe(self.kubernetes, self.kind, slices, self.canonical, self.export)
         if dropped and not tolerate:
             raise FleetError(f"{dropped_message(dropped)}; nothing was written", dropped=sorted(dropped))
         self.left_out = dropped
-
-    def _lost(self, sent: Slice, received: Mapping[str, Any]) -> list[str]:
-        if received.get("spec") == sent["spec"]:
-            return []
-        ours, theirs = self.canonical(sent), self.canonical({**received, "apiVersion": sent["apiVersion"]})
-        return sorted(set(missing_fields(ours["spec"], theirs.get("spec"))))
 
     # Writing
 
@@ -218,7 +183,9 @@ class Publisher:
             if seen:
                 # In an empty pool there is nothing to compare with.
                 wanted = [want._replace(content=content_digest(slice_)) for want, slice_ in zip(wanted, slices)]
-            present = [self._present(entry, slices, wanted, digest) for entry in seen]
+            present = [
+                present_of(entry, slices, wanted, self.inventory.set_name, self._noted(digest)) for entry in seen
+            ]
             plan = plan_pool(wanted, present, first, _Taken(self.inventory.taken, extra))
             try:
                 self._carry_out(plan, key, digest, slices, wanted, seen, result)
@@ -267,38 +234,7 @@ class Publisher:
         return found
 
     def _look(self, obj: Mapping[str, Any], keep: bool) -> Seen:
-        canonical = self.canonical({**obj, "apiVersion": self.kind.api_version})
-        metadata = obj["metadata"]
-        spec = obj.get("spec") or {}
-        return Seen(
-            head=head_of(obj),
-            content=content_digest(canonical),
-            generation=int((spec.get("pool") or {}).get("generation") or 0),
-            spec_keys=frozenset(spec),
-            labels=metadata.get("labels") or {},
-            annotations=metadata.get("annotations") or {},
-            spec=canonical["spec"] if keep else None,
-        )
-
-    def _present(self, seen: Seen, slices: Sequence[Slice], wanted: Sequence[Wanted], digest: str) -> Present:
-        state = seen.head.state
-        base = state.base if state is not None else seen.head.name
-        match = next((at for at, want in enumerate(wanted) if want.content == seen.content), None)
-        tidy = True
-        if match is not None:
-            metadata = self._metadata(slices[match], State("", "", "", "", 0, 0))
-            labels, owners = metadata["labels"], metadata.get("ownerReferences")
-            annotations = {key: value for key, value in metadata["annotations"].items() if key != STATE_ANNOTATION}
-            node_uid = next((owner["uid"] for owner in owners or () if owner.get("kind") == "Node"), "")
-            tidy = (
-                state is not None
-                and state.digest == self._noted(digest)
-                and state.slices == len(slices)
-                and _holds(seen.labels, labels)
-                and _holds(seen.annotations, annotations)
-                and (owners is None or seen.head.node_uid == node_uid)
-            )
-        return Present(seen.head.name, base, seen.content, seen.generation, tidy)
+        return see(obj, self.canonical({**obj, "apiVersion": self.kind.api_version}), keep)
 
     def _noted(self, digest: str) -> str:
         # A slice that lacks what it should have is looked at again each time: the gate may have been switched on.
@@ -332,7 +268,7 @@ class Publisher:
             result.done.append(Done(DELETE, "ResourceSlice", step.name, plan.reason))
 
     def _write(self, step: Step, slice_: Slice, before: Optional[Seen], generation: int, state: State) -> None:
-        metadata = self._metadata(slice_, state)
+        metadata = metadata_of(slice_, self.inventory.set_name, state)
         spec = {**slice_["spec"], "pool": {**slice_["spec"]["pool"], "generation": generation}}
         sent = self.export(
             {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
@@ -350,21 +286,10 @@ class Publisher:
                 gone = (before.spec_keys if before else frozenset()) - set(sent["spec"])
                 patch["spec"] = {**sent["spec"], **dict.fromkeys(gone)}
             answer = self.kubernetes.patch(self.kind, step.name, patch)
-        if step.action != "touch":
-            lost = self._lost(sent, answer)
+        if step.action != TOUCH:
+            lost = lost_fields(sent, answer, self.canonical)
             if lost:
                 raise FleetError(dropped_message(dict.fromkeys(lost, step.name)), dropped=lost)
-
-    def _metadata(self, slice_: Slice, state: State) -> dict[str, Any]:
-        given = slice_.get("metadata") or {}
-        metadata: dict[str, Any] = {
-            "labels": {**(given.get("labels") or {}), SET_LABEL: self.inventory.set_name},
-            "annotations": {**(given.get("annotations") or {}), STATE_ANNOTATION: state.dump()},
-        }
-        for field_name in ("ownerReferences", "generateName"):
-            if given.get(field_name):
-                metadata[field_name] = given[field_name]
-        return metadata
 
 
 class _Taken:
@@ -375,36 +300,3 @@ class _Taken:
 
     def __contains__(self, name: object) -> bool:
         return any(name in names for names in self._sets)
-
-
-def _holds(there: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    return all(there.get(key) == value for key, value in wanted.items())
-
-
-def by_pool(slices: Iterable[Slice]) -> dict[PoolKey, list[Slice]]:
-    """Slices by driver and pool."""
-    found: dict[PoolKey, list[Slice]] = {}
-    for slice_ in slices:
-        key = (str(slice_["spec"]["driver"]), str(slice_["spec"]["pool"]["name"]))
-        found.setdefault(key, []).append(slice_)
-    return found
-
-
-def without(slice_: Slice, paths: Mapping[str, str]) -> Slice:
-    """The slice without the fields at these paths (`devices[].taints`)."""
-    for path in paths:
-        _take_out(slice_["spec"], path.split("."))
-    return slice_
-
-
-def _take_out(value: Any, parts: Sequence[str]) -> None:
-    key, rest = parts[0], parts[1:]
-    many, key = key.endswith("[]"), key[:-2] if key.endswith("[]") else key
-    if not isinstance(value, dict) or key not in value:
-        return
-    if not rest:
-        # A list whose items vanish is dropped as a whole.
-        del value[key]
-        return
-    for item in value[key] if many else (value[key],):
-        _take_out(item, rest)

@@ -10,7 +10,7 @@ from typing import Callable, Mapping, Optional, Sequence
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.client import Kubernetes
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.content import Canonical, Slice
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.content import Canonical, Slice, by_pool
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.inventory import (
     Inventory,
     PoolKey,
@@ -19,7 +19,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.inventory
 )
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.kinds import NODE, Kind
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.marks import Head, digest
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.publish import Group, Publisher, by_pool
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.publish import Group, Publisher
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.report import Report
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.rights import require_rights
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.run import Runner
