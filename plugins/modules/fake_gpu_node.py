@@ -65,7 +65,7 @@ options:
     elements: str
   set:
     description:
-      - The name of the set, as the value of a label.
+      - The name of the set, as the value of a label. A set is made by one task; others use sets of their own.
       - Unset, it is O(name) without the number.
     type: str
   keep_others:
@@ -478,11 +478,7 @@ def describe_set(params: Params, set_name: str, names: tuple[str, ...], server_v
     if server_version or params["kubernetes_version"]:
         check_slices(render(names[0] if names else PLACEHOLDER, None, version), version)
     pools = tuple(
-        (
-            driver,
-            pool,
-            digest([as_v1(slice_)["spec"] for slice_ in slices], [slice_["metadata"]["name"] for slice_ in slices]),
-        )
+        (driver, pool, tuple(digest(as_v1(slice_)["spec"], slice_["metadata"]["name"]) for slice_ in slices))
         for (driver, pool), slices in by_pool(sample).items()
     )
     # All nodes are rendered alike: what is canonical once need not be made so each time.

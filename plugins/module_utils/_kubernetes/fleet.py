@@ -53,8 +53,8 @@ class FleetSpec:
     names: tuple[str, ...]
     # Every slice of a node, given its name and uid, in the form of resource.k8s.io/v1 with canonical values.
     render: Callable[[str, str], Sequence[Slice]]
-    # The driver of each pool of a node, its name with PLACEHOLDER for the node's, and a digest of what it should hold.
-    pools: tuple[tuple[str, str, str], ...]
+    # The driver of each pool of a node, its name with PLACEHOLDER for the node's, and a digest of each of its slices.
+    pools: tuple[tuple[str, str, tuple[str, ...]], ...]
     # The slices of some node, for the API server to judge before anything is written.
     sample: Sequence[Slice]
     # Only these go, and the rest of the set stays; None is the whole set.
@@ -182,18 +182,18 @@ class Fleet:
         expected = {key for name in wanted for key in self._pools(name)}
         found = []
         for key, heads in inventory.ours.items():
-            owners = {head.node for head in heads if head.node} or {key[1]}
+            owners = {head.state.node for head in heads if head.state is not None and head.state.node}
             if key in expected:
                 continue
             gone = owners & going or owners & wanted
-            lost = not self.spec.keep_others and self.spec.remove is None
+            lost = bool(owners) and not self.spec.keep_others and self.spec.remove is None
             named = self.spec.remove is not None and owners & self.spec.remove
             if gone or lost or named:
                 found.append(key)
         return sorted(found)
 
-    def _pools(self, name: str) -> dict[PoolKey, str]:
-        return {(driver, pool.replace(PLACEHOLDER, name)): digest for driver, pool, digest in self.spec.pools}
+    def _pools(self, name: str) -> dict[PoolKey, tuple[str, ...]]:
+        return {(driver, pool.replace(PLACEHOLDER, name)): digests for driver, pool, digests in self.spec.pools}
 
     def _group(self, name: str, uid: str) -> Group:
         return Group(

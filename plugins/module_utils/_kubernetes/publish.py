@@ -51,10 +51,10 @@ _PAGE = 100
 
 @dataclass(frozen=True)
 class Group:
-    """Pools that are rendered together, such as all those of a node; `pools` has a digest of what each should hold."""
+    """Pools that are rendered together, such as all those of a node; `pools` has a digest of each slice, in the order of `render`."""
 
     key: str
-    pools: Mapping[PoolKey, str]
+    pools: Mapping[PoolKey, tuple[str, ...]]
     # The slices in the form of resource.k8s.io/v1, canonical, with the owner that they should have.
     render: Callable[[], Sequence[Slice]]
     node_uid: str = ""
@@ -98,13 +98,16 @@ class Publisher:
 
     def settled(self, group: Group) -> bool:
         """Whether metadata alone tells that nothing is to be done."""
-        return all(self._settled(key, digest, group) for key, digest in group.pools.items())
+        return all(self._settled(key, digests, group) for key, digests in group.pools.items())
 
-    def _settled(self, key: PoolKey, digest: str, group: Group) -> bool:
+    def _settled(self, key: PoolKey, digests: Sequence[str], group: Group) -> bool:
         heads = self.inventory.ours.get(key, ())
-        return bool(heads) and all(
-            head.trusted(digest)
-            and head.state is not None
+        if not heads or len(heads) != len(digests):
+            return False
+        noted = sorted(head.state.digest for head in heads if head.state is not None)
+        return noted == sorted(digests) and all(
+            head.state is not None
+            and head.trusted(head.state.digest)
             and head.state.slices == len(heads)
             and (not group.node_uid or head.node_uid == group.node_uid)
             and holds(head.labels, group.labels.get(head.state.base, {}))
@@ -116,8 +119,8 @@ class Publisher:
         names = {
             head.name
             for group in groups
-            for key, digest in group.pools.items()
-            if not self._settled(key, digest, group)
+            for key, digests in group.pools.items()
+            if not self._settled(key, digests, group)
             for head in self.inventory.ours.get(key, ())
         }
         if len(names) < _LIST_FROM:
@@ -144,14 +147,14 @@ class Publisher:
         """Bring the pools of a group to what they should hold. An error of one pool does not keep the others."""
         result = GroupResult()
         rendered: Optional[dict[PoolKey, list[Slice]]] = None
-        for key, digest in group.pools.items():
-            if self._settled(key, digest, group):
+        for key, digests in group.pools.items():
+            if self._settled(key, digests, group):
                 result.unchanged += len(self.inventory.ours[key])
                 continue
             if rendered is None:
                 rendered = by_pool(without(slice_, self.left_out) for slice_ in group.render())
             try:
-                self._publish_pool(key, digest, rendered.get(key, []), result)
+                self._publish_pool(key, digests, rendered.get(key, []), result)
             except FleetError as error:
                 if getattr(error, "fatal", False):
                     error.details["done"] = result
@@ -173,22 +176,22 @@ class Publisher:
                 result.errors.append(("ResourceSlice", head.name, error))
         return result
 
-    def _publish_pool(self, key: PoolKey, digest: str, slices: Sequence[Slice], result: GroupResult) -> None:
+    def _publish_pool(self, key: PoolKey, digests: Sequence[str], slices: Sequence[Slice], result: GroupResult) -> None:
         heads = list(self.inventory.ours.get(key, ()))
         wanted = [Wanted(str(slice_["metadata"]["name"]), "") for slice_ in slices]
         first = min((int(slice_["spec"]["pool"].get("generation") or 1) for slice_ in slices), default=1)
+        # A slice that lacks what it should have is looked at again each time: the gate may have been switched on.
+        noted = [f"{digest}, incomplete" if self.left_out else digest for digest in digests]
         extra: set[str] = set()
         for attempt in range(_ATTEMPTS):
             seen = self._observe(heads, fresh=attempt > 0)
             if seen:
                 # In an empty pool there is nothing to compare with.
                 wanted = [want._replace(content=content_digest(slice_)) for want, slice_ in zip(wanted, slices)]
-            present = [
-                present_of(entry, slices, wanted, self.inventory.set_name, self._noted(digest)) for entry in seen
-            ]
+            present = [present_of(entry, slices, wanted, self.inventory.set_name, noted) for entry in seen]
             plan = plan_pool(wanted, present, first, _Taken(self.inventory.taken, extra))
             try:
-                self._carry_out(plan, key, digest, slices, wanted, seen, result)
+                self._carry_out(plan, key, noted, slices, wanted, seen, result)
             except (Conflict, NotFound, AlreadyExists) as error:
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -236,15 +239,11 @@ class Publisher:
     def _look(self, obj: Mapping[str, Any], keep: bool) -> Seen:
         return see(obj, self.canonical({**obj, "apiVersion": self.kind.api_version}), keep)
 
-    def _noted(self, digest: str) -> str:
-        # A slice that lacks what it should have is looked at again each time: the gate may have been switched on.
-        return f"{digest}, incomplete" if self.left_out else digest
-
     def _carry_out(
         self,
         plan: PoolPlan,
         key: PoolKey,
-        digest: str,
+        noted: Sequence[str],
         slices: Sequence[Slice],
         wanted: Sequence[Wanted],
         seen: Sequence[Seen],
@@ -256,7 +255,8 @@ class Publisher:
             expected = 1 if before is None else before.head.generation + (step.action == UPDATE)
             base = wanted[step.wanted].base if step.wanted is not None else step.name
             node = str(slice_.get("spec", {}).get("nodeName") or "")
-            state = State(key[0], key[1], base, self._noted(digest), len(slices), expected, node)
+            digest = noted[step.wanted] if step.wanted is not None else ""
+            state = State(key[0], key[1], base, digest, len(slices), expected, node)
             self._write(step, slice_, before, plan.generation, state)
             change = (
                 describe_change(before.spec if before else None, slice_.get("spec")) if self.show_differences else None

@@ -60,12 +60,14 @@ def metadata_of(slice_: Slice, set_name: str, state: Optional[State] = None) -> 
     return metadata
 
 
-def present(seen: Seen, slices: Sequence[Slice], wanted: Sequence[Wanted], set_name: str, noted: str) -> Present:
-    """The slice as the plan sees it; `noted` is the digest that its annotation should have."""
+def present(
+    seen: Seen, slices: Sequence[Slice], wanted: Sequence[Wanted], set_name: str, noted: Sequence[str]
+) -> Present:
+    """The slice as the plan sees it; `noted` has the digest that the annotation of each wanted slice should have."""
     state = seen.head.state
     base = state.base if state is not None else seen.head.name
     match = next((at for at, want in enumerate(wanted) if want.content == seen.content), None)
-    tidy = match is None or _tidy(seen, metadata_of(slices[match], set_name), len(slices), noted)
+    tidy = match is None or _tidy(seen, metadata_of(slices[match], set_name), len(slices), noted[match])
     return Present(seen.head.name, base, seen.content, seen.generation, tidy)
 
 

@@ -117,11 +117,9 @@ class SliceSet:
         if uid:
             owner = {"apiVersion": "v1", "controller": True, "kind": "Node", "name": node, "uid": uid}
             slices = [{**slice_, "metadata": {**slice_["metadata"], "ownerReferences": [owner]}} for slice_ in slices]
-        contents = [[slice_["metadata"], slice_["spec"]] for slice_ in slices]
+        digests = tuple(digest(slice_["metadata"], slice_["spec"]) for slice_ in slices)
         labels = {str(slice_["metadata"]["name"]): slice_["metadata"].get("labels") or {} for slice_ in slices}
-        return Group(
-            key=" ".join(key), pools={key: digest(contents)}, render=_always(slices), node_uid=uid, labels=labels
-        )
+        return Group(key=" ".join(key), pools={key: digests}, render=_always(slices), node_uid=uid, labels=labels)
 
     def _leaving(self, inventory: Inventory, wanted: set[PoolKey]) -> list[PoolKey]:
         leaving = {key for key in self.spec.remove if key in inventory.ours}

@@ -41,7 +41,6 @@ def server(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(transport, "_FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(options, "PATIENCE_S", 0.3)
     for variable in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG", "K8S_AUTH_HOST"):
         monkeypatch.delenv(variable, raising=False)
     running = load_helper().FakeKubernetes()
@@ -262,6 +261,7 @@ def test_a_name_that_a_stranger_has_is_avoided(server, call):
 
 
 def test_a_dead_server_ends_the_run_with_what_was_done_and_the_next_run_repairs(server, call, monkeypatch):
+    monkeypatch.setattr(options, "PATIENCE_S", 0.5)
     server.writes_left = 40
     result = call(fails=True, count=30)
     assert "does not answer" in result["msg"]
@@ -279,7 +279,8 @@ def test_a_dead_server_ends_the_run_with_what_was_done_and_the_next_run_repairs(
 
 
 @pytest.mark.parametrize("writes", [3, 11, 17, 23, 29])
-def test_a_change_of_machine_that_was_cut_short_is_repaired(server, call, writes):
+def test_a_change_of_machine_that_was_cut_short_is_repaired(server, call, writes, monkeypatch):
+    monkeypatch.setattr(options, "PATIENCE_S", 0.5)
     call(count=8)
     server.writes_left = writes
     call(fails=True, count=8, machine="aws-p4d")
