@@ -21,7 +21,10 @@ def whole_fleet(lab: Lab, stream: Stream, folders: pytest.TempPathFactory) -> Re
     assert built.returncode == 0
     (tarball,) = folder.glob("gpulab-fleet-*.tar.gz")
     installed = stream(
-        ["ansible-galaxy", "collection", "install", "--offline", "-p", collections, tarball], cwd=folder, timeout_s=300
+        # Forced, because Ansible's settings of the checkout already know the collection.
+        ["ansible-galaxy", "collection", "install", "--offline", "--force", "-p", collections, tarball],
+        cwd=folder,
+        timeout_s=300,
     )
     assert installed.returncode == 0
     assert (collections / "ansible_collections" / "gpulab" / "fleet" / "MANIFEST.json").is_file()
