@@ -13,7 +13,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import
 # The patch release that a minor version stands for, and the etcd in its go.mod. All of their modules are served by Go's public proxy.
 KUBERNETES: Mapping[str, tuple[str, str]] = {
     "1.32": ("1.32.5", "3.5.16"),
-    "1.33": ("1.33.9", "3.5.21"),
+    "1.33": ("1.33.5", "3.5.21"),
     "1.34": ("1.34.4", "3.6.4"),
     "1.35": ("1.35.4", "3.6.5"),
     "1.36": ("1.36.3", "3.6.8"),

@@ -21,12 +21,12 @@ printf 'module gpulab.invalid/control-plane\n' >go.mod
 theirs=$(fetched "Kubernetes $version" go list -m -f '{{.GoMod}}' "k8s.io/kubernetes@v$version") ||
     die "The Go module proxy does not serve k8s.io/kubernetes v$version. Choose another patch release with control_plane_kubernetes_version."
 
-# A staging module may be missing at the very patch release; a neighbour's is the same code but for fixes.
+# A staging module, or its checksum, may be missing at the very patch release; a neighbour has the same code but for fixes.
 staging_version() {
     local module=$1 try
     for try in $(seq "$patch" -1 0); do
-        if fetched "$module" go list -m "$module@v0.$minor.$try" >/dev/null; then
-            [ "$try" = "$patch" ] || say "$module v0.$minor.$patch is not served, v0.$minor.$try is taken" >&2
+        if fetched "$module" go mod download "$module@v0.$minor.$try"; then
+            [ "$try" = "$patch" ] || say "$module v0.$minor.$patch is not served, v0.$minor.$try is taken"
             echo "v0.$minor.$try"
             return
         fi
@@ -41,7 +41,7 @@ staging_version() {
 } >go.mod
 staged=$(awk '$1 ~ /^k8s\.io\// && $2 == "v0.0.0" {print $1}' "$theirs")
 [ -n "$staged" ] || die "The go.mod of k8s.io/kubernetes v$version names no staging modules; it is not laid out as the releases 1.32 to 1.37 are."
-say "Kubernetes $version: asking for its $(wc -w <<<"$staged") staging modules"
+say "Kubernetes $version: downloading its $(wc -w <<<"$staged") staging modules"
 for module in $staged; do
     found=$(staging_version "$module")
     go mod edit -replace "$module=$module@$found"

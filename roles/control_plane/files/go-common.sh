@@ -8,7 +8,9 @@
 set -euo pipefail
 export LC_ALL=C CGO_ENABLED=0
 
-say() { echo "@ $*"; }
+# Progress goes to where it is read from, also out of a command substitution.
+exec 3>&1
+say() { echo "@ $*" >&3; }
 
 die() {
     echo "$*" >&2

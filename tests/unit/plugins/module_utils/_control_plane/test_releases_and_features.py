@@ -77,7 +77,7 @@ def test_wrong_addresses_are_named(urls: dict[str, str], says: str):
     [
         ("1.32.5", {"DynamicResourceAllocation": True}, {"resource.k8s.io/v1beta1": True}),
         (
-            "1.33.9",
+            "1.33.5",
             {"DynamicResourceAllocation": True},
             {"resource.k8s.io/v1beta1": True, "resource.k8s.io/v1beta2": True},
         ),
