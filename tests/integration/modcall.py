@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-LIMIT_S = 240.0
+LIMIT_S = 900.0
 CODE = """
 import importlib, json, sys
 from ansible.module_utils.testing import patch_module_args

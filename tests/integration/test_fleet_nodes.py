@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from modcall import Modules, counts
 from planes import Plane, Planes
 
-UNTIL_S = 60.0
+# No test is about speed: this only keeps a hang from lasting for ever.
+UNTIL_S = 300.0
 
 
 @pytest.fixture
@@ -286,7 +287,7 @@ def test_the_api_server_dies_while_500_nodes_are_published(planes: Planes, tmp_p
     """The run ends with what was done; the next one makes the exact set out of it, and no pool stays incomplete."""
     plane: Plane = control_plane_factory("fragile")
     modules = Modules(plane.kubeconfig, tmp_path)
-    fleet = {"name": "n{n:03}", "count": 500, "machine": "aws-p4d", "timeout_s": 200}
+    fleet = {"name": "n{n:03}", "count": 500, "machine": "aws-p4d", "timeout_s": 800}
     call = modules.start("fake_gpu_node", **fleet)
     until("some slices", lambda: len(plane.kubectl("get", "resourceslices", "-o", "name").stdout.splitlines()) > 100)
     os.kill({one.name: one.pid for one in plane.paths.started()}["kube-apiserver"], signal.SIGKILL)

@@ -24,6 +24,8 @@ class Wanted(NamedTuple):
 
     base: str
     content: str
+    # spec.nodeName, which cannot be changed on a slice that is there.
+    node: str = ""
 
 
 class Present(NamedTuple):
@@ -35,6 +37,7 @@ class Present(NamedTuple):
     generation: int
     # Its labels, annotations and owner are as they should be.
     tidy: bool = True
+    node: str = ""
 
 
 class Step(NamedTuple):
@@ -80,7 +83,7 @@ def plan_pool(
             first_generation, _create(wanted, range(len(wanted)), first_generation, names, taken), (), "new"
         )
     touches = tuple(Step(TOUCH, present[there].name, want, there) for want, there in matched if not present[there].tidy)
-    if len(missing) == 1 and len(extra) == 1:
+    if len(missing) == 1 and len(extra) == 1 and wanted[missing[0]].node == present[extra[0]].node:
         update = Step(UPDATE, present[extra[0]].name, missing[0], extra[0])
         return PoolPlan(newest, (update, *touches), _delete(present, stale), "one slice differs")
     if not missing:

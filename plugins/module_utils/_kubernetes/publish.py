@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
@@ -92,7 +91,6 @@ class Publisher:
         self.show_differences = show_differences
         self.left_out: dict[str, str] = {}
         self._seen: dict[str, Seen] = {}
-        self._lock = threading.Lock()
 
     # Before anything is written
 
@@ -178,7 +176,9 @@ class Publisher:
 
     def _publish_pool(self, key: PoolKey, digests: Sequence[str], slices: Sequence[Slice], result: GroupResult) -> None:
         heads = list(self.inventory.ours.get(key, ()))
-        wanted = [Wanted(str(slice_["metadata"]["name"]), "") for slice_ in slices]
+        wanted = [
+            Wanted(str(slice_["metadata"]["name"]), "", str(slice_["spec"].get("nodeName") or "")) for slice_ in slices
+        ]
         first = min((int(slice_["spec"]["pool"].get("generation") or 1) for slice_ in slices), default=1)
         # A slice that lacks what it should have is looked at again each time: the gate may have been switched on.
         noted = [f"{digest}, incomplete" if self.left_out else digest for digest in digests]
@@ -191,7 +191,7 @@ class Publisher:
             present = [present_of(entry, slices, wanted, self.inventory.set_name, noted) for entry in seen]
             plan = plan_pool(wanted, present, first, _Taken(self.inventory.taken, extra))
             try:
-                self._carry_out(plan, key, noted, slices, wanted, seen, result)
+                self._carry_out(plan, key, noted, slices, wanted, seen, heads, result)
             except (Conflict, NotFound, AlreadyExists) as error:
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -247,8 +247,10 @@ class Publisher:
         slices: Sequence[Slice],
         wanted: Sequence[Wanted],
         seen: Sequence[Seen],
+        heads: list[Head],
         result: GroupResult,
     ) -> None:
+        """All steps in their order; what is made joins `heads`, for another look when somebody interferes."""
         for step in plan.writes:
             slice_ = slices[step.wanted] if step.wanted is not None else {}
             before = seen[step.present] if step.present is not None else None
@@ -257,7 +259,9 @@ class Publisher:
             node = str(slice_.get("spec", {}).get("nodeName") or "")
             digest = noted[step.wanted] if step.wanted is not None else ""
             state = State(key[0], key[1], base, digest, len(slices), expected, node)
-            self._write(step, slice_, before, plan.generation, state)
+            answer = self._write(step, slice_, before, plan.generation, state)
+            if before is None:
+                heads.append(head_of(answer))
             change = (
                 describe_change(before.spec if before else None, slice_.get("spec")) if self.show_differences else None
             )
@@ -267,7 +271,9 @@ class Publisher:
             self.kubernetes.delete(self.kind, step.name, uid=before.head.uid if before else None)
             result.done.append(Done(DELETE, "ResourceSlice", step.name, plan.reason))
 
-    def _write(self, step: Step, slice_: Slice, before: Optional[Seen], generation: int, state: State) -> None:
+    def _write(
+        self, step: Step, slice_: Slice, before: Optional[Seen], generation: int, state: State
+    ) -> dict[str, Any]:
         metadata = metadata_of(slice_, self.inventory.set_name, state)
         spec = {**slice_["spec"], "pool": {**slice_["spec"]["pool"], "generation": generation}}
         sent = self.export(
@@ -290,6 +296,7 @@ class Publisher:
             lost = lost_fields(sent, answer, self.canonical)
             if lost:
                 raise FleetError(dropped_message(dict.fromkeys(lost, step.name)), dropped=lost)
+        return answer
 
 
 class _Taken:

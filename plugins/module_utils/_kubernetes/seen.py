@@ -26,6 +26,7 @@ class Seen(NamedTuple):
     spec_keys: frozenset[str]
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
+    node: str
     # Only kept to show a difference.
     spec: Optional[Mapping[str, Any]]
 
@@ -41,6 +42,7 @@ def see(obj: Mapping[str, Any], canonical: Slice, keep_spec: bool) -> Seen:
         spec_keys=frozenset(spec),
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
+        node=str(spec.get("nodeName") or ""),
         spec=canonical["spec"] if keep_spec else None,
     )
 
@@ -68,7 +70,7 @@ def present(
     base = state.base if state is not None else seen.head.name
     match = next((at for at, want in enumerate(wanted) if want.content == seen.content), None)
     tidy = match is None or _tidy(seen, metadata_of(slices[match], set_name), len(slices), noted[match])
-    return Present(seen.head.name, base, seen.content, seen.generation, tidy)
+    return Present(seen.head.name, base, seen.content, seen.generation, tidy, seen.node)
 
 
 def _tidy(seen: Seen, metadata: Mapping[str, Any], slices: int, noted: str) -> bool:

@@ -137,6 +137,32 @@ def test_several_slices_become_a_new_generation_and_one_does_not(server, call):
     assert {obj["spec"]["pool"]["resourceSliceCount"] for obj in server.of(SLICES)} == {2}
 
 
+def test_a_pool_can_move_to_another_node(server, call):
+    call(slice_of(node="n1"))
+    assert counts(call(slice_of(node="n2"))) == {"created": 1, "deleted": 1}
+    assert [obj["spec"]["nodeName"] for obj in server.of(SLICES)] == ["n2"]
+    assert call(slice_of(node="n2"))["changed"] is False
+
+
+def test_somebody_who_is_faster_is_noticed(server, call):
+    """Between our look and our write, slices of a large pool appear, change and vanish."""
+    Fault = load_helper().Fault
+    pool = [slice_of(number=number, devices=[f"{number}a"]) for number in range(8)]
+    call(*pool)
+    wanted = [slice_of(number=number, devices=[f"{number}b"]) for number in range(8)]
+    server.faults = [
+        Fault("^POST .*resourceslices(?!.*dryRun)", status=409, reason="AlreadyExists", message="there", after=5),
+        Fault("^POST .*resourceslices(?!.*dryRun)", status=409, reason="Conflict", message="quota", after=2),
+    ]
+    call(*wanted)
+    assert sorted(device for devices in there(server).values() for device in devices) == [f"{n}b" for n in range(8)]
+    assert server.incomplete == []
+    assert call(*wanted)["changed"] is False
+    server.faults = [Fault("^PATCH", status=409, reason="Conflict", message="modified", times=2)]
+    wanted[3] = slice_of(number=3, devices=["3c"])
+    assert counts(call(*wanted)) == {"updated": 1, "unchanged": 7}
+
+
 @pytest.mark.parametrize("writes", range(7))
 def test_a_run_cut_short_at_any_write_is_repaired(server, call, writes, monkeypatch):
     monkeypatch.setattr(options, "PATIENCE_S", 0.5)

@@ -76,6 +76,13 @@ def steps(plan):
         ),
         # A slice too many, of the newest generation.
         (want("a"), [*have(1, "a"), Present("twin", "s0", "a/1", 1)], [(DELETE, "twin")], 1),
+        # What cannot be changed in place becomes a new generation.
+        (
+            [Wanted("s0", "b/1", "node-b")],
+            [Present("s0", "s0", "a/1", 1, True, "node-a")],
+            [(CREATE, "s0-g2"), (DELETE, "s0")],
+            2,
+        ),
         # Labels are no content: they are repaired in place.
         (want("a", "b"), have(1, "a", "b", tidy=False), [(TOUCH, "s0"), (TOUCH, "s1")], 1),
         # The same content under another name is the same slice.
