@@ -45,7 +45,7 @@ lint: ## Run the static tests: ruff, mypy, ansible-lint, yamllint, sanity, docum
 integration: ## Run all integration tests, the live ones too
 	@scripts/test tests/integration $(ARGS)
 
-live: ## Run the tests that boot virtual hosts and VMs for an hour: three ways to start, bad input, faults, hole, capture, life cycle
+live: ## Run the long tests that make test leaves out: the whole fleet, faults, small holes, every Kubernetes release
 	@scripts/test live $(ARGS)
 
 molecule: ## Run the molecule scenarios

@@ -16,7 +16,7 @@ from whole_fleet import whole_fleet
 from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets import load
 
 # The first test that runs may have to build the hosts.
-pytestmark = [pytest.mark.live, pytest.mark.timeout(7200)]
+pytestmark = pytest.mark.timeout(7200)
 
 ONE_H100 = ("--limit", H100_HOST, "-e", f"gpus={H100}", "-e", "tests=vm")
 EVENTS = "/run/gpulab-test-events.jsonl"
@@ -104,6 +104,7 @@ def test_from_the_checkout_with_the_environment_twice(hosts: Lab, stream: Stream
     assert gone["changed"] and [state["released"] for state in gone["released"]] == [True], gone
 
 
+@pytest.mark.live
 def test_installed_collection_on_the_whole_fleet(hosts: Lab, stream: Stream, tmp_path_factory: pytest.TempPathFactory):
     """`gpulab.fleet.passthrough` from the installed tarball, from anywhere: every GPU of both hosts in a VM and in a container."""
     report = whole_fleet(hosts, stream, tmp_path_factory)

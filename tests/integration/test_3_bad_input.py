@@ -11,7 +11,7 @@ import pytest
 from lab import H100, H100_HOST, LXD_PYTHON, ODD_HOST, Lab, Stream
 
 # The first test that runs may have to build the hosts.
-pytestmark = [pytest.mark.live, pytest.mark.timeout(7200)]
+pytestmark = pytest.mark.timeout(7200)
 
 
 class Case(NamedTuple):

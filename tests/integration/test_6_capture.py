@@ -11,7 +11,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets impo
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Machine
 
 # The first test that runs may have to build the hosts.
-pytestmark = [pytest.mark.live, pytest.mark.timeout(7200)]
+pytestmark = pytest.mark.timeout(7200)
 
 # The kernel does not count what firmware keeps for itself.
 MEMORY_TOLERANCE = 0.05

@@ -14,7 +14,7 @@ from lab import H100_HOST, MIXED_HOST, ODD_HOST, Lab, Stream
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.state import HostPaths
 
 # The first test that runs may have to build the hosts.
-pytestmark = [pytest.mark.live, pytest.mark.timeout(7200)]
+pytestmark = pytest.mark.timeout(7200)
 
 
 def test_second_run_changes_nothing(hosts: Lab, stream: Stream):

@@ -40,7 +40,6 @@ def test_every_scenario_has_its_playbooks():
             )
 
 
-@pytest.mark.live
 @pytest.mark.timeout(3600)
 def test_scenarios(stream, tmp_path):
     reason = cannot_run()
