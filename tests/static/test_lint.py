@@ -83,8 +83,8 @@ def test_shell_scripts_parse_and_stop_at_errors(our_files, checkout, run_tool):
         if re.match(rb"#!.*\bbash\b", first):
             run_tool("bash", "-n", path)
             text = path.read_text(encoding="utf-8")
-            if (path.parent / "common.sh").is_file() and re.search(r"^\. .*/common\.sh", text, re.M):
-                text += (path.parent / "common.sh").read_text(encoding="utf-8")
+            for sourced in re.findall(r"^\. .*/([a-z-]+\.sh)\b", text, re.M):
+                text += (path.parent / sourced).read_text(encoding="utf-8")
             assert re.search(r"^set -[a-z]*e", text, re.M), f"{name} goes on after an error: set -euo pipefail"
 
 
