@@ -69,7 +69,7 @@ def format_root(domain: int, bus: int) -> str:
     return f"pci{domain:04x}:{bus:02x}"
 
 
-def _unquoted(value: float) -> str | None:
+def unquoted_address(value: float) -> str | None:
     """The address that YAML 1.1 read as this base-60 number; None when it cannot have been one."""
     if value < 0 or value >= _SEXAGESIMAL_LIMIT:
         return None
@@ -81,10 +81,10 @@ def _unquoted(value: float) -> str | None:
 
 
 def _explain_number(value: float) -> str:
-    text = _unquoted(value)
+    text = unquoted_address(value)
     return f": YAML 1.1 reads an address without quotes, such as {text}, in base 60" if text else ", not a PCI address"
 
 
 def _number_remedy(value: float) -> str:
-    text = _unquoted(value)
+    text = unquoted_address(value)
     return f'if that is the address, write it in quotes: "{text}"' if text else _ADDRESS_REMEDY
