@@ -38,12 +38,13 @@ SCALARS: Mapping[str, type] = {"int": int, "bool": bool, "string": str, "version
 LISTS: Mapping[str, type] = {"ints": int, "bools": bool, "strings": str, "versions": str}
 ATTRIBUTE: Mapping[str, Release] = {**dict.fromkeys(SCALARS, _OLDEST), **dict.fromkeys(LISTS, (1, 36))}
 CAPACITY: Mapping[str, Release] = {"value": _OLDEST, "requestPolicy": (1, 34)}
-POLICY: Mapping[str, Release] = dict.fromkeys(("default", "validValues", "validRange"), (1, 34))
-RANGE: Mapping[str, Release] = dict.fromkeys(("min", "max", "step"), (1, 34))
-COUNTER_SET: Mapping[str, Release] = dict.fromkeys(("name", "counters"), (1, 33))
-CONSUMPTION: Mapping[str, Release] = dict.fromkeys(("counterSet", "counters"), (1, 33))
-COUNTER: Mapping[str, Release] = {"value": (1, 33)}
-TAINT: Mapping[str, Release] = dict.fromkeys(("key", "value", "effect", "timeAdded"), (1, 33))
+# What stands inside another field came with it.
+POLICY: Mapping[str, Release] = dict.fromkeys(("default", "validValues", "validRange"), _OLDEST)
+RANGE: Mapping[str, Release] = dict.fromkeys(("min", "max", "step"), _OLDEST)
+COUNTER_SET: Mapping[str, Release] = dict.fromkeys(("name", "counters"), _OLDEST)
+CONSUMPTION: Mapping[str, Release] = dict.fromkeys(("counterSet", "counters"), _OLDEST)
+COUNTER: Mapping[str, Release] = {"value": _OLDEST}
+TAINT: Mapping[str, Release] = dict.fromkeys(("key", "value", "effect", "timeAdded"), _OLDEST)
 
 TAINT_EFFECTS = ("None", "NoSchedule", "NoExecute")
 
