@@ -19,6 +19,9 @@ _REMEDY = f"give ResourceSlices of {GROUP}, such as kubectl get resourceslices -
 # Lists within lists are not what kubectl prints.
 _DEPTH = 4
 
+# What YAML 1.1 makes of plain words is more than anybody means.
+_OWN_MEANING = tuple(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "float", "int", "bool"))
+_BOOLEAN = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
 # Numbers as JSON has them; whatever else looks like one, such as 0000:10:00.0, is text.
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
@@ -91,14 +94,10 @@ def _parse_yaml(text: str, source: str) -> list[object]:
         ) from error
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc,unused-ignore]
-        """YAML as kubectl reads it: no numbers in base 60, no times, and no key twice."""
+        """YAML that means what JSON would: no numbers in base 60, no times, no yes for true, and no key twice."""
 
         yaml_implicit_resolvers: ClassVar[dict[str, list[Any]]] = {
-            first: [
-                (tag, pattern)
-                for tag, pattern in resolvers
-                if tag not in ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:float", "tag:yaml.org,2002:int")
-            ]
+            first: [(tag, pattern) for tag, pattern in resolvers if tag not in _OWN_MEANING]
             for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
 
@@ -115,6 +114,7 @@ def _parse_yaml(text: str, source: str) -> list[object]:
             result: dict[Any, Any] = super().construct_mapping(node, deep=deep)
             return result
 
+    Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list("tTfF"))
     Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
     try:

@@ -66,6 +66,7 @@ def _counters(count: int) -> dict[str, Any]:
 
 
 DEVICE = "spec|devices|0"
+MEMORY = f"{DEVICE}|capacity|memory"
 TYPE = f"{DEVICE}|attributes|type"
 # As messages name them.
 GPU = "spec.devices[gpu-0]"
@@ -147,7 +148,7 @@ CASES: list[tuple[str, Change, str, list[str]]] = [
     ("capacity number", _set(f"{DEVICE}|capacity|memory|value", 5), "", []),
     ("capacity bare", _set(f"{DEVICE}|capacity|memory", "80Gi"), f"{GPU}.capacity[memory]", ["not a mapping", '{"value": "80Gi"}']),
     ("capacity missing", _set(f"{DEVICE}|capacity|memory", {}), f"{GPU}.capacity[memory].value", ["is missing"]),
-    ("policy without shares", _set(f"{DEVICE}|capacity|memory", _policy(default="1Gi")), f"{GPU}.capacity[memory].requestPolicy", ["allowMultipleAllocations: true"]),
+    ("policy without shares", _set(MEMORY, _policy(default="1Gi")), f"{GPU}.capacity[memory].requestPolicy", ["allowMultipleAllocations: true"]),
     # Taints.
     ("16 taints", _set(f"{DEVICE}|taints", [{"key": f"gpu.nvidia.com/t{n}", "effect": "NoSchedule"} for n in range(16)]), "", []),
     ("17 taints", _set(f"{DEVICE}|taints", [{"key": f"t{n}", "effect": "NoSchedule"} for n in range(17)]), f"{GPU}.taints", ["17 taints", "at most 16"]),
