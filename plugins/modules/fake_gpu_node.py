@@ -303,6 +303,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.options i
     check_limits,
     cluster_arguments,
     connect,
+    expect_many_objects,
     open_progress,
     secrets_of,
     writing_arguments,
@@ -556,6 +557,7 @@ def main() -> None:
         ],
     )
     module.no_log_values.update(secrets_of(module.params))
+    expect_many_objects()
     started_s = time.monotonic()
     report = Report(("Node", "ResourceSlice"), module.params["results_limit"])
     extra, error, kubernetes = run(module, report)

@@ -293,6 +293,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.options i
     check_limits,
     cluster_arguments,
     connect,
+    expect_many_objects,
     open_progress,
     secrets_of,
     writing_arguments,
@@ -582,6 +583,7 @@ def main() -> None:
         required_by={"machine": ("nodes",), "nodes": ("machine",), "drivers": ("machine",)},
     )
     module.no_log_values.update(secrets_of(module.params))
+    expect_many_objects()
     if module.params["state"] == "rendered":
         try:
             check_options(module.params)

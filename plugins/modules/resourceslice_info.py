@@ -220,6 +220,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.marks imp
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.options import (
     cluster_arguments,
     connect,
+    expect_many_objects,
     secrets_of,
 )
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.survey import Survey
@@ -333,6 +334,7 @@ def write(path: str, text: str, check_mode: bool) -> bool:
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     module.no_log_values.update(secrets_of(module.params))
+    expect_many_objects()
     try:
         if module.params["timeout_s"] < 1:
             raise FleetError(f"timeout_s is {module.params['timeout_s']}; give 1 or more", option="timeout_s")

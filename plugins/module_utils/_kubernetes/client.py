@@ -149,19 +149,22 @@ class Kubernetes:
 
     # Writing
 
-    def create(self, kind: Kind, obj: Mapping[str, Any], namespace: str | None = None) -> dict[str, Any]:
-        """Create an object and return it as the server has it.
+    def create(
+        self, kind: Kind, obj: Mapping[str, Any], namespace: str | None = None, read: bool = True
+    ) -> dict[str, Any]:
+        """Create an object and return it as the server has it; with `read` false an empty dictionary, as reading takes time.
 
-        When an attempt ended without an answer and the object is there at the next, it is taken to be ours.
+        When an attempt ended without an answer and the object is there at the next, that is what comes back in either case.
         """
         name = str((obj.get("metadata") or {}).get("name") or "")
         try:
-            return self._write("create", "POST", kind, kind.path(namespace), name, namespace, obj).json()
+            answer = self._write("create", "POST", kind, kind.path(namespace), name, namespace, obj)
         except AlreadyExists as error:
             found = self.get(kind, name, namespace) if error.details.get("repeated") and name else None
             if found is None:
                 raise
             return found
+        return answer.json() if read else {}
 
     def update(
         self, kind: Kind, obj: Mapping[str, Any], namespace: str | None = None, subresource: str = ""

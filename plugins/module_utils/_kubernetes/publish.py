@@ -90,6 +90,7 @@ class Publisher:
         self.export = export
         self.show_differences = show_differences
         self.left_out: dict[str, str] = {}
+        self._probed = False
         self._seen: dict[str, Seen] = {}
 
     # Before anything is written
@@ -138,6 +139,7 @@ class Publisher:
         if dropped and not tolerate:
             raise FleetError(f"{dropped_message(dropped)}; nothing was written", dropped=sorted(dropped))
         self.left_out = dropped
+        self._probed = True
 
     # Writing
 
@@ -259,9 +261,9 @@ class Publisher:
             node = str(slice_.get("spec", {}).get("nodeName") or "")
             digest = noted[step.wanted] if step.wanted is not None else ""
             state = State(key[0], key[1], base, digest, len(slices), expected, node)
-            answer = self._write(step, slice_, before, plan.generation, state)
+            self._write(step, slice_, before, plan.generation, state)
             if before is None:
-                heads.append(head_of(answer))
+                heads.append(Head(step.name, "", "", 1, self.inventory.set_name, state, True, node, "", False))
             change = (
                 describe_change(before.spec if before else None, slice_.get("spec")) if self.show_differences else None
             )
@@ -271,9 +273,7 @@ class Publisher:
             self.kubernetes.delete(self.kind, step.name, uid=before.head.uid if before else None)
             result.done.append(Done(DELETE, "ResourceSlice", step.name, plan.reason))
 
-    def _write(
-        self, step: Step, slice_: Slice, before: Optional[Seen], generation: int, state: State
-    ) -> dict[str, Any]:
+    def _write(self, step: Step, slice_: Slice, before: Optional[Seen], generation: int, state: State) -> None:
         metadata = metadata_of(slice_, self.inventory.set_name, state)
         spec = {**slice_["spec"], "pool": {**slice_["spec"]["pool"], "generation": generation}}
         sent = self.export(
@@ -281,7 +281,12 @@ class Publisher:
         )
         if step.action == CREATE:
             sent["metadata"] = {**metadata, "name": step.name}
-            answer = self.kubernetes.create(self.kind, sent)
+            # What the server makes of slices of this shape is known already.
+            answer = self.kubernetes.create(self.kind, sent, read=not self._probed)
+            if answer and head_of(answer).owned_by != self.inventory.set_name:
+                raise AlreadyExists(
+                    f"cannot create the slice {step.name}: somebody else has made one of that name", name=step.name
+                )
         else:
             patch: dict[str, Any] = {
                 "metadata": {**metadata, "resourceVersion": before.head.resource_version if before else ""}
@@ -292,11 +297,10 @@ class Publisher:
                 gone = (before.spec_keys if before else frozenset()) - set(sent["spec"])
                 patch["spec"] = {**sent["spec"], **dict.fromkeys(gone)}
             answer = self.kubernetes.patch(self.kind, step.name, patch)
-        if step.action != TOUCH:
+        if step.action != TOUCH and answer:
             lost = lost_fields(sent, answer, self.canonical)
             if lost:
                 raise FleetError(dropped_message(dict.fromkeys(lost, step.name)), dropped=lost)
-        return answer
 
 
 class _Taken:
