@@ -75,10 +75,10 @@ def check_counters(found: Findings, field: str, counters: object, limit: Optiona
 
 def _is_plain(name: object, value: object) -> bool:
     """Whether an attribute is a short text under a good name, as nearly all are; the others are looked at closely."""
-    if type(value) is not dict or len(value) != 1 or type(name) is not str:
+    if not isinstance(value, dict) or len(value) != 1 or not isinstance(name, str):
         return False
     text = value.get("string")
-    return type(text) is str and text.isascii() and len(text) <= fields.VALUE_BYTES and names.attribute(name) is None
+    return isinstance(text, str) and text.isascii() and len(text) <= fields.VALUE_BYTES and names.attribute(name) is None
 
 
 def _check_attribute(found: Findings, field: str, name: object, value: object) -> None:
