@@ -11,6 +11,7 @@ import threading
 import traceback
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional, Union
+from urllib.parse import urlsplit
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.errors import ConfigurationError
 
@@ -62,6 +63,15 @@ class Access:
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"cannot prepare a connection to {self.host} ({source}): {error}") from error
         self._headers = self._credentials()
+        # Through a proxy the manager has to look at each request; else they all go to one host.
+        self._direct = None if self.pool.proxy else self.pool.connection_from_url(self.host)
+        self._prefix = urlsplit(self.host).path
+
+    def send(self, method: str, path: str, **details: Any) -> Any:
+        """One request over a connection that is kept."""
+        if self._direct is None:
+            return self.pool.request(method, self.host + path, **details)
+        return self._direct.request(method, self._prefix + path, **details)
 
     def headers(self) -> Mapping[str, str]:
         """The headers with our credentials."""

@@ -196,9 +196,11 @@ class Fleet:
         return {(driver, pool.replace(PLACEHOLDER, name)): digests for driver, pool, digests in self.spec.pools}
 
     def _group(self, name: str, uid: str) -> Group:
+        pools = self._pools(name)
         return Group(
             key=name,
-            pools=self._pools(name),
+            pools=tuple(pools),
+            digests=pools.__getitem__,
             render=lambda: self.spec.render(name, uid),
             node_uid=uid,
         )

@@ -50,10 +50,12 @@ _PAGE = 100
 
 @dataclass(frozen=True)
 class Group:
-    """Pools that are rendered together, such as all those of a node; `pools` has a digest of each slice, in the order of `render`."""
+    """Pools that are rendered together, such as all those of a node."""
 
     key: str
-    pools: Mapping[PoolKey, tuple[str, ...]]
+    pools: Sequence[PoolKey]
+    # A digest of each slice of a pool, in the order of `render`; only asked for when it is needed.
+    digests: Callable[[PoolKey], Sequence[str]]
     # The slices in the form of resource.k8s.io/v1, canonical, with the owner that they should have.
     render: Callable[[], Sequence[Slice]]
     node_uid: str = ""
@@ -97,12 +99,13 @@ class Publisher:
 
     def settled(self, group: Group) -> bool:
         """Whether metadata alone tells that nothing is to be done."""
-        return all(self._settled(key, digests, group) for key, digests in group.pools.items())
+        return all(self._settled(key, group) for key in group.pools)
 
-    def _settled(self, key: PoolKey, digests: Sequence[str], group: Group) -> bool:
+    def _settled(self, key: PoolKey, group: Group) -> bool:
         heads = self.inventory.ours.get(key, ())
-        if not heads or len(heads) != len(digests):
+        if not heads:
             return False
+        digests = group.digests(key)
         noted = sorted(head.state.digest for head in heads if head.state is not None)
         return noted == sorted(digests) and all(
             head.state is not None
@@ -118,8 +121,8 @@ class Publisher:
         names = {
             head.name
             for group in groups
-            for key, digests in group.pools.items()
-            if not self._settled(key, digests, group)
+            for key in group.pools
+            if not self._settled(key, group)
             for head in self.inventory.ours.get(key, ())
         }
         if len(names) < _LIST_FROM:
@@ -147,14 +150,14 @@ class Publisher:
         """Bring the pools of a group to what they should hold. An error of one pool does not keep the others."""
         result = GroupResult()
         rendered: Optional[dict[PoolKey, list[Slice]]] = None
-        for key, digests in group.pools.items():
-            if self._settled(key, digests, group):
+        for key in group.pools:
+            if self._settled(key, group):
                 result.unchanged += len(self.inventory.ours[key])
                 continue
             if rendered is None:
                 rendered = by_pool(without(slice_, self.left_out) for slice_ in group.render())
             try:
-                self._publish_pool(key, digests, rendered.get(key, []), result)
+                self._publish_pool(key, group.digests(key), rendered.get(key, []), result)
             except FleetError as error:
                 if getattr(error, "fatal", False):
                     error.details["done"] = result

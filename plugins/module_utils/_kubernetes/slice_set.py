@@ -117,9 +117,15 @@ class SliceSet:
         if uid:
             owner = {"apiVersion": "v1", "controller": True, "kind": "Node", "name": node, "uid": uid}
             slices = [{**slice_, "metadata": {**slice_["metadata"], "ownerReferences": [owner]}} for slice_ in slices]
-        digests = tuple(digest(slice_["metadata"], slice_["spec"]) for slice_ in slices)
         labels = {str(slice_["metadata"]["name"]): slice_["metadata"].get("labels") or {} for slice_ in slices}
-        return Group(key=" ".join(key), pools={key: digests}, render=_always(slices), node_uid=uid, labels=labels)
+        return Group(
+            key=" ".join(key),
+            pools=(key,),
+            digests=_digests(slices),
+            render=_always(slices),
+            node_uid=uid,
+            labels=labels,
+        )
 
     def _leaving(self, inventory: Inventory, wanted: set[PoolKey]) -> list[PoolKey]:
         leaving = {key for key in self.spec.remove if key in inventory.ours}
@@ -153,6 +159,17 @@ class SliceSet:
             refuse_foreign_pools(self.kubernetes, self.kind, inventory, keys)
             publisher.probe(self.spec.samples, self.spec.tolerate_dropped)
             self.left_out = publisher.left_out
+
+
+def _digests(slices: Sequence[Slice]) -> Callable[[PoolKey], Sequence[str]]:
+    known: list[str] = []
+
+    def digests(_key: PoolKey) -> Sequence[str]:
+        if not known:
+            known.extend(digest(slice_["metadata"], slice_["spec"]) for slice_ in slices)
+        return known
+
+    return digests
 
 
 def _always(slices: Sequence[Slice]) -> Callable[[], Sequence[Slice]]:

@@ -95,7 +95,7 @@ class Transport:
         timeout_s: float | None = None,
     ) -> Answer:
         """The answer of a request that succeeded; otherwise an ApiError or Unreachable."""
-        url = self.access.host + path + (f"?{urlencode(query)}" if query else "")
+        target = f"{path}?{urlencode(query)}" if query else path
         sent = {"Accept": "application/json", "User-Agent": "gpulab.fleet"}
         data: Optional[bytes] = None
         if body is not None:
@@ -106,7 +106,7 @@ class Transport:
         while True:
             credentials = self.access.headers()
             try:
-                response = self._once(method, url, data, {**sent, **credentials}, timeout_s)
+                response = self._once(method, target, data, {**sent, **credentials}, timeout_s)
             except SSLError as error:
                 raise self._untrusted(error) from error
             except HTTPError as error:
@@ -135,16 +135,16 @@ class Transport:
             self._sleep(pause_s)
 
     def _once(
-        self, method: str, url: str, data: bytes | None, headers: Mapping[str, str], timeout_s: float | None
+        self, method: str, target: str, data: bytes | None, headers: Mapping[str, str], timeout_s: float | None
     ) -> Any:
         read_s = timeout_s or _READ_S
         if self.deadline is not None:
             read_s = max(1.0, min(read_s, self.deadline.remaining_s()))
         with self._lock:
             self.requests += 1
-        response = self.access.pool.request(
+        response = self.access.send(
             method,
-            url,
+            target,
             body=data,
             headers=headers,
             timeout=Timeout(connect=min(_CONNECT_S, read_s), read=read_s),

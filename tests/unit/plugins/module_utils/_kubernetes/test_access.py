@@ -151,3 +151,21 @@ def test_an_expired_client_certificate_is_told(tmp_path):
     assert "expired at" in expiry_note(str(path))
     assert expiry_note(str(path), now - datetime.timedelta(days=1.5)) == ""
     assert expiry_note(None) == expiry_note("/no/such/file") == ""
+
+
+def test_a_proxy_is_used_and_passed_by(server, monkeypatch):
+    """A proxy gets whole URLs; the server in memory does not mind being one."""
+    through = connect({"host": "http://cluster.invalid", "proxy": server.url})
+    assert through.server_version().short == "1.37"
+    assert server.requests[-1] == "GET http://cluster.invalid/version"
+    beside = connect({"host": server.url, "proxy": "http://127.0.0.1:9", "no_proxy": "127.0.0.1"}, patience_s=0.1)
+    assert beside.server_version().short == "1.37"
+    assert server.requests[-1] == "GET /version"
+
+
+def test_a_host_may_have_a_path(server):
+    """As management servers have it, which hand requests on to clusters."""
+    kubernetes = connect({"host": f"{server.url}/k8s/clusters/c-1/"})
+    with pytest.raises(FleetError):
+        kubernetes.server_version()
+    assert server.requests[-1] == "GET /k8s/clusters/c-1/version"
