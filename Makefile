@@ -24,7 +24,7 @@ passthrough: ## Pass every GPU of INVENTORY to a VM and a container, and write a
 virtual-hosts: ## Only build and start the virtual GPU hosts of inventories/virtual
 	@scripts/play playbooks/virtual_hosts.yml $(ARGS) $(EXTRA)
 
-fleet: ## Run a Kubernetes control plane and fill it with 100 fake nodes of AWS p5
+fleet: ## Run a Kubernetes control plane, fill it with 100 fake nodes of AWS p5, validate claims and pods, and write a report
 	@INVENTORY=$(fleet_inventory) scripts/play playbooks/fake_fleet.yml $(ARGS) $(EXTRA)
 
 control-plane: ## Only make and start the Kubernetes control plane

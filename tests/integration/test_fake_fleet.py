@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,7 +39,8 @@ def removed_at_the_end(planes: Planes) -> Iterator[None]:
 
 
 def play(planes: Planes, **variables: object) -> Any:
-    return planes.play("playbooks/fake_fleet.yml", {"control_plane_name": NAME, **variables}, timeout_s=7500)
+    given = {"control_plane_name": NAME, "fleet_validate": False, **variables}
+    return planes.play("playbooks/fake_fleet.yml", given, timeout_s=7500)
 
 
 def plane(planes: Planes) -> Plane:
@@ -48,8 +51,13 @@ def names(found: Plane, kind: str) -> set[str]:
     return {item["metadata"]["name"] for item in found.get(kind)["items"]}
 
 
-def test_from_nothing_to_a_fleet_and_again(planes: Planes):
-    first = play(planes, fake_gpu_fleet_nodes=MIXED)
+def test_from_nothing_to_a_validated_fleet_and_again(planes: Planes, tmp_path: Path):
+    validated = {
+        "fleet_validate": True,
+        "lab_report_dir": str(tmp_path),
+        "dra_validation_keep_dir": str(tmp_path / "kept"),
+    }
+    first = play(planes, fake_gpu_fleet_nodes=MIXED, **validated)
     assert first.returncode == 0
     found = plane(planes)
     assert names(found, "nodes") == {"p5-00", "p5-01", "p5-02", "mig-a"}
@@ -60,7 +68,14 @@ def test_from_nothing_to_a_fleet_and_again(planes: Planes):
         if item["spec"]["driver"] == "gpu.nvidia.com"
     ]
     assert sorted(gpus) == [("mig-a", 8), ("p5-00", 8), ("p5-01", 8), ("p5-02", 8)]
-    again = play(planes, fake_gpu_fleet_nodes=MIXED)
+    report = json.loads((tmp_path / "latest" / "report.json").read_text())
+    assert report["summary"]["failed"] == 0
+    # It has neither MIG devices nor a machine where nothing shares a root.
+    assert {one["name"] for one in report["scenarios"] if one["status"] != "passed"} == {
+        "gpu_nic_no_common_root",
+        "mig_by_profile_same_parent",
+    }
+    again = play(planes, fake_gpu_fleet_nodes=MIXED, **validated)
     assert again.returncode == 0 and recap(again.output)["localhost"]["changed"] == 0
 
 

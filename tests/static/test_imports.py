@@ -27,7 +27,10 @@ ARROWS: dict[str, set[str]] = {
     # A user's own cluster takes the place of a control plane of ours, so this room asks it by the same client.
     "_control_plane": {"_common", "_kubernetes"},
     "_kubelet": {"_common"},
-    "_checks": {"_common"},
+    # Claims are judged by the CEL, the quantities and the versions of devices.
+    "_checks": {"_common", "_kubernetes"},
+    # Scenarios: objects in a cluster, what has to become of them, and the slices of it in one version.
+    "_validation": {"_common", "_kubernetes", "_checks", "_slices"},
 }
 
 # Inside a room: what a board is knows nothing of the transport, and the transport knows no board.

@@ -27,11 +27,13 @@ class Check:
     reason: str
     evidence: object = None
     seconds: float = 0.0
+    # What `device` names: `device`, or `claim` for what is known of a claim, its pod or its pool.
+    kind: str = "device"
 
     def to_dict(self) -> dict[str, object]:
         return {
             "host": self.host,
-            "device": self.device,
+            self.kind: self.device,
             "test": self.test,
             "name": self.name,
             "status": self.status,
@@ -51,15 +53,16 @@ class Subject:
     host: str
     test: str
     whole: str = "all"
+    kind: str = "device"
 
     def passed(self, device: str, name: str, reason: str, evidence: object = None, seconds: float = 0.0) -> Check:
-        return Check(self.host, device, self.test, name, PASSED, reason, evidence, seconds)
+        return Check(self.host, device, self.test, name, PASSED, reason, evidence, seconds, self.kind)
 
     def failed(self, device: str, name: str, reason: str, evidence: object = None, seconds: float = 0.0) -> Check:
-        return Check(self.host, device, self.test, name, FAILED, reason, evidence, seconds)
+        return Check(self.host, device, self.test, name, FAILED, reason, evidence, seconds, self.kind)
 
     def skipped(self, device: str, name: str, reason: str, evidence: object = None, seconds: float = 0.0) -> Check:
-        return Check(self.host, device, self.test, name, SKIPPED, reason, evidence, seconds)
+        return Check(self.host, device, self.test, name, SKIPPED, reason, evidence, seconds, self.kind)
 
 
 def check_dict(raw: Mapping[str, object], position: Optional[int] = None) -> dict[str, object]:
