@@ -18,6 +18,8 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._checks.result import
 )
 
 SCHEMA = 1
+# In the table; the report has them all.
+_CLAIMS_SHOWN = 4
 
 # What XML 1.0 cannot hold even when escaped; kernel logs and consoles are full of it.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -59,11 +61,26 @@ def junit(report: Mapping[str, object]) -> str:
 
 
 def table(report: Mapping[str, object], width: int = 0) -> str:
-    """Host x device x test, then the reason of everything that did not pass, then one line of totals.
+    """Host x device x test, and host x test for claims; then the reason of everything that did not pass, then one line of totals.
 
-    `width` limits the lines of reasons (0: no limit); the table itself is never cut.
+    `width` limits the lines of reasons (0: no limit); the tables themselves are never cut.
     """
     checks = _checks(report)
+    of_devices = [check for check in checks if "device" in check]
+    of_claims = [check for check in checks if "device" not in check]
+    lines = _devices(of_devices, report) if of_devices else []
+    if of_claims:
+        # There are many claims, with names that mean something within their test only: a line each would bury the result.
+        lines += ([""] if lines else []) + _claims(of_claims)
+    lines = lines or ["no checks were made"]
+    for status in (FAILED, SKIPPED):
+        lines += _reasons([check for check in checks if check["status"] == status], status, width)
+    counts = summarise(checks)
+    lines += ["", ", ".join(f"{counts[status]} {status}" for status in STATUSES)]
+    return "\n".join(lines)
+
+
+def _devices(checks: _Checks, report: Mapping[str, object]) -> list[str]:
     tests = _in_order(str(check["test"]) for check in checks)
     rows = [["HOST", "DEVICE", *(test.upper() for test in tests)]]
     for host, device in _in_order((str(check["host"]), _subject(check)) for check in checks):
@@ -73,12 +90,17 @@ def table(report: Mapping[str, object], width: int = 0) -> str:
                 _cell([c for c in checks if c["host"] == host and _subject(c) == device and c["test"] == test])
             )
         rows.append([host, _labelled(host, device, report), *cells])
-    lines = _aligned(rows) if checks else ["no checks were made"]
-    for status in (FAILED, SKIPPED):
-        lines += _reasons([check for check in checks if check["status"] == status], status, width)
-    counts = summarise(checks)
-    lines += ["", ", ".join(f"{counts[status]} {status}" for status in STATUSES)]
-    return "\n".join(lines)
+    return _aligned(rows)
+
+
+def _claims(checks: _Checks) -> list[str]:
+    rows = [["HOST", "TEST", "RESULT", "OF"]]
+    for host, test in _in_order((str(check["host"]), str(check["test"])) for check in checks):
+        mine = [check for check in checks if check["host"] == host and check["test"] == test]
+        claims = _in_order(_subject(check) for check in mine)
+        more = f" and {len(claims) - _CLAIMS_SHOWN} more" if len(claims) > _CLAIMS_SHOWN else ""
+        rows.append([host, test, _cell(mine), ", ".join(claims[:_CLAIMS_SHOWN]) + more])
+    return _aligned(rows)
 
 
 def _checks(report: Mapping[str, object]) -> list[Mapping[str, object]]:

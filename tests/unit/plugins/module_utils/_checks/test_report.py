@@ -88,6 +88,24 @@ def test_the_table_shows_host_device_and_test_and_every_reason() -> None:
     assert lines[-1] == "2 passed, 1 failed, 2 skipped"
 
 
+def test_claims_have_a_line_for_each_test_after_the_devices() -> None:
+    dra = Subject("lab", "one_pod", kind="claim")
+    claims = [dra.passed(f"pod-{number}:gpu", "claim.allocated", "it is").to_dict() for number in range(6)]
+    claims.append(dra.failed("pod-0:gpu", "claim.node", "elsewhere").to_dict())
+    lines = table(build_report([*CHECKS, *claims], "", "")).splitlines()
+    start = lines.index("")
+    assert lines[0].split() == ["HOST", "DEVICE", "VM", "CONTAINER"] and "lab" not in "".join(lines[:start])
+    assert lines[start + 1].split() == ["HOST", "TEST", "RESULT", "OF"]
+    assert lines[start + 2].split(maxsplit=4) == [
+        "lab",
+        "one_pod",
+        "FAILED",
+        "1/7",
+        "pod-0:gpu, pod-1:gpu, pod-2:gpu, pod-3:gpu and 2 more",
+    ]
+    assert "FAILED lab pod-0:gpu one_pod claim.node: elsewhere" in lines
+
+
 def test_equal_reasons_are_told_once_and_long_ones_cut_to_the_width() -> None:
     checks = [ALPHA.failed(device, "pci.bars", "no place\nfor it " + "x" * 200).to_dict() for device in ("a", "b")]
     lines = [line for line in table(build_report(checks, "", ""), width=60).splitlines() if line.startswith("FAILED")]
