@@ -169,6 +169,8 @@ class ScenarioRun:
             self.refuse(error.message)
             return self.outcome
         self.outcome.nodes = self.lease.nodes
+        # Waiting for others to give nodes back is no time of its own.
+        self._started_s = time.monotonic()
         try:
             self._whole()
         finally:
