@@ -296,7 +296,9 @@ class Features:
             return (
                 f"needs the feature gate {gate}, which Kubernetes has since 1.{feature.since}; this is 1.{self.minor}"
             )
-        on = self.given.get(gate, self.given.get(name, self._reported().get(gate)))
+        on = self.given.get(gate, self.given.get(name))
+        if on is None:
+            on = self._reported().get(gate)
         if on is None:
             why = self._why or "the API server does not say"
             return f"needs the feature gate {gate}; whether it is on is not known ({why}), say so with features"
