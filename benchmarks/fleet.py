@@ -101,20 +101,20 @@ def clean(kubernetes: Kubernetes) -> Iterator[None]:
         sweep()
 
 
-def bare_posts(kubernetes: Kubernetes, bodies: Sequence[bytes]) -> float:
-    """Seconds for the same objects by the least that can be done: bytes over connections that are kept."""
+def bare_posts(kubernetes: Kubernetes, slices: Sequence[dict[str, Any]]) -> float:
+    """Seconds for the same objects by the least that can be done: JSON over connections that are kept."""
     configuration = kubernetes.transport.access._configuration
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, configuration.key_file)
     address = urlsplit(kubernetes.host)
     headers = {"Content-Type": "application/json", **kubernetes.transport.access.headers()}
-    shares = [bodies[start::CONNECTIONS] for start in range(CONNECTIONS)]
+    shares = [slices[start::CONNECTIONS] for start in range(CONNECTIONS)]
 
-    def post(share: Sequence[bytes]) -> None:
+    def post(share: Sequence[dict[str, Any]]) -> None:
         connection = http.client.HTTPSConnection(address.hostname or "", address.port, context=context)
-        for body in share:
-            connection.request("POST", SLICES.path(), body, headers)
+        for slice_ in share:
+            connection.request("POST", SLICES.path(), json.dumps(slice_), headers)
             answer = connection.getresponse()
             answer.read()
             if answer.status != 201:
@@ -188,7 +188,6 @@ def measure_creation(kubernetes: Kubernetes, options: argparse.Namespace, folder
     slices = some_slices(options.slices)
     file = folder / "slices.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": slices}))
-    bodies = [json.dumps(slice_).encode() for slice_ in slices]
     params = {
         "kubeconfig": options.kubeconfig,
         "machine": MACHINE,
@@ -207,7 +206,7 @@ def measure_creation(kubernetes: Kubernetes, options: argparse.Namespace, folder
     # Taking turns, so that what else the machine does meets all of them.
     for number in range(options.rounds):
         with clean(kubernetes):
-            seconds["bare POSTs"].append(bare_posts(kubernetes, bodies))
+            seconds["bare POSTs"].append(bare_posts(kubernetes, slices))
         with clean(kubernetes):
             run = Run("resourceslice", params, folder)
             seconds["resourceslice"].append(run.seconds)

@@ -368,8 +368,8 @@ class Described(NamedTuple):
     samples: list[Slice]
 
 
-def described_slices(params: Params, version: str) -> Described:
-    """What slices, src and machine say."""
+def described_slices(params: Params, version: str, all_nodes: bool = True) -> Described:
+    """What slices, src and machine say; with `all_nodes` false, for the first node of a machine only."""
     given: list[Slice] = []
     if params["slices"]:
         given += inline_slices(params["slices"])
@@ -379,7 +379,7 @@ def described_slices(params: Params, version: str) -> Described:
                 given += read_slices(stream.read(), path)
         except (OSError, UnicodeDecodeError) as error:
             raise FleetError(f"src names {path!r}, which cannot be read: {error}", option="src", value=path) from error
-    derived = machine_slices(params, version) if params["machine"] is not None else []
+    derived = machine_slices(params, version, all_nodes) if params["machine"] is not None else []
     labels = {str(name): str(value) for name, value in params["labels"].items()}
     places: Counter[tuple[str, str]] = Counter()
     for slice_ in (*given, *derived):
@@ -428,7 +428,7 @@ def inline_slices(given: Sequence[Any]) -> list[Slice]:
     return read_slices(text, "slices")
 
 
-def machine_slices(params: Params, version: str) -> list[Slice]:
+def machine_slices(params: Params, version: str, all_nodes: bool) -> list[Slice]:
     """The slices of a machine for each of the nodes."""
     machine = load(params["machine"])
     chosen = params["drivers"]
@@ -440,7 +440,7 @@ def machine_slices(params: Params, version: str) -> list[Slice]:
     nodes = check_names(params["nodes"] or (), "nodes")
     return [
         slice_
-        for node in nodes
+        for node in (nodes if all_nodes else nodes[:1])
         for slice_ in render_node(machine, node=node, node_uid=None, drivers=drivers, kubernetes=version)
     ]
 
@@ -545,12 +545,13 @@ def publish(module: AnsibleModule, report: Report) -> tuple[dict[str, Any], Opti
     try:
         check_options(params)
         # A description that is wrong is told without a cluster.
-        slices, samples = described_slices(params, params["kubernetes_version"] or KUBERNETES[-1])
+        known = params["machine"] is None or params["kubernetes_version"] is not None
+        slices, samples = described_slices(params, params["kubernetes_version"] or KUBERNETES[-1], all_nodes=known)
         deadline = Deadline(params["timeout_s"])
         kubernetes = connect(params, deadline, dry_run=module.check_mode)
         version = kubernetes.server_version()
         release = params["kubernetes_version"] or version.git
-        if params["machine"] is not None and not params["kubernetes_version"]:
+        if not known:
             # Its layout depends on the release.
             slices, samples = described_slices(params, release)
         if params["state"] == "present":

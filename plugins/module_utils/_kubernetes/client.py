@@ -22,6 +22,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.transport
 # Who we are in metadata.managedFields. Whoever else changes a field of ours appears there too.
 FIELD_MANAGER = "gpulab.fleet"
 
+_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _PATCHES = {
     "merge": "application/merge-patch+json",
@@ -152,13 +153,17 @@ class Kubernetes:
     def create(
         self, kind: Kind, obj: Mapping[str, Any], namespace: str | None = None, read: bool = True
     ) -> dict[str, Any]:
-        """Create an object and return it as the server has it; with `read` false an empty dictionary, as reading takes time.
+        """Create an object and return it as the server has it.
 
+        With `read` false, which is for many objects of which some like it went well, it returns an empty dictionary: the server
+        neither looks for unknown fields nor sends more than metadata back.
         When an attempt ended without an answer and the object is there at the next, that is what comes back in either case.
         """
         name = str((obj.get("metadata") or {}).get("name") or "")
+        headers = None if read else {"Accept": _METADATA}
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Warn" if read else "Ignore"}
         try:
-            answer = self._write("create", "POST", kind, kind.path(namespace), name, namespace, obj)
+            answer = self._write("create", "POST", kind, kind.path(namespace), name, namespace, obj, headers, query)
         except AlreadyExists as error:
             found = self.get(kind, name, namespace) if error.details.get("repeated") and name else None
             if found is None:
