@@ -94,13 +94,11 @@ def _why(view: View, claims: Sequence[Object], node: str, selectors: Selectors) 
                 return cause
     if _possible(view, groups, free=True, constrained=True):
         return Cause(AVAILABLE, f"node {node} has devices for it that are free")
-    names = "; ".join(constraint.words for _requests, constraints in groups for constraint in constraints)
-    if _possible(view, groups, free=True, constrained=False):
-        return Cause(CONSTRAINT, f"no devices of {node} satisfy the constraint {names}{_lacking(groups)}")
     if _possible(view, groups, free=False, constrained=True):
-        return Cause(EXHAUSTED, f"node {node} has devices for it, but too few of them are free")
-    if names and _possible(view, groups, free=False, constrained=False):
-        return Cause(CONSTRAINT, f"no devices of {node}, free or not, satisfy the constraint {names}{_lacking(groups)}")
+        return Cause(EXHAUSTED, f"node {node} has devices for it, but those are not all free")
+    names = "; ".join(constraint.words for _requests, constraints in groups for constraint in constraints)
+    if _possible(view, groups, free=False, constrained=False):
+        return Cause(CONSTRAINT, f"no devices of {node} satisfy the constraint {names}{_lacking(groups)}")
     return Cause(TOO_FEW, f"node {node} has too few devices for all requests together")
 
 
