@@ -78,7 +78,9 @@ def _is_plain(name: object, value: object) -> bool:
     if not isinstance(value, dict) or len(value) != 1 or not isinstance(name, str):
         return False
     text = value.get("string")
-    return isinstance(text, str) and text.isascii() and len(text) <= fields.VALUE_BYTES and names.attribute(name) is None
+    return (
+        isinstance(text, str) and text.isascii() and len(text) <= fields.VALUE_BYTES and names.attribute(name) is None
+    )
 
 
 def _check_attribute(found: Findings, field: str, name: object, value: object) -> None:
