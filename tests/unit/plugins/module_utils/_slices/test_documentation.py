@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets import load
+from ansible_collections.gpulab.fleet.plugins.module_utils._catalog.presets import load, machine_names
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices import (
     DRIVERS,
     KUBERNETES,
@@ -21,6 +21,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._slices import (
     SliceError,
     api_version_for,
     check_slices,
+    default_drivers,
     render_node,
 )
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices.releases import LATER, TABLE
@@ -87,6 +88,31 @@ def test_attributes_of_each_release(release: str) -> None:
     names = dict(zip(RELEASES, prefixes["name of a MIG device"]))
     form = names[release].removeprefix("as ")
     assert mig == names.get(form, form)
+
+
+def _roots(machine: str) -> dict[str, set[str]]:
+    """By driver: the PCIe roots of its devices on a machine."""
+    loaded = load(machine)
+    slices = render_node(loaded, node="node-1", node_uid=None, drivers=default_drivers(loaded))
+    root = "resource.kubernetes.io/pcieRoot"
+    return {
+        item["spec"]["driver"]: {
+            device["attributes"][root]["string"] for device in item["spec"]["devices"] if root in device["attributes"]
+        }
+        for item in slices
+    }
+
+
+def test_machines_whose_gpus_and_adapters_share_roots() -> None:
+    """The page names all machines on which a request that aligns both can be met, and all on which it cannot."""
+    text = " ".join(PAGE.split("A request for a GPU and an adapter", 1)[1].split("## ", 1)[0].split())
+    can, cannot = text.split("It cannot on", 1)
+    for machine in machine_names():
+        roots = _roots(machine)
+        if not {"gpu.nvidia.com", "dra.net"} <= roots.keys():
+            continue
+        told = can if roots["gpu.nvidia.com"] & roots["dra.net"] else cannot
+        assert f"`{machine}`" in told or ("DGX" in told and machine.startswith("dgx-")), machine
 
 
 def test_the_example_of_mig_is_right() -> None:

@@ -34,7 +34,7 @@ GPU_CASES = [
     *(f"{release}-{board}-full" for release in ("v25.3.2", "v25.8.1", "v25.12.0", "v0.4.1", "v0.5.0-dev") for board in BOARDS
       if board != "gb300"),
     "v0.5.0-dev-gb300-full", "v0.5.0-dev-a100-fullmockprofile", "v0.5.0-dev-h100-fullmockprofile", "v0.5.0-dev-t4-fullmockprofile",
-    "v25.8.1-h100-full-k134", "v0.5.0-dev-h100-full-k134",
+    *(f"{release}-h100-full-k134" for release in ("v25.3.2", "v25.8.1", "v0.5.0-dev")),
     *(f"{release}-h100-full-k134-{version}" for release in ("v25.3.2", "v0.5.0-dev") for version in ("v1beta1", "v1beta2")),
     "v25.12.0-h100-longnodename", "v0.5.0-dev-h100-longnodename", "v0.5.0-dev-h100-addrnone",
     *(f"{release}-h100-staticmig" for release in ("v25.3.2", "v25.8.1", "v25.12.0", "v0.4.1", "v0.5.0-dev")),

@@ -225,6 +225,7 @@ def test_a_machine_with_a_layout_is_static_mig_by_default() -> None:
         ([DriverSettings(GPU, mode="static-mig", options={"mig": ["1g.10gb"]})], ["is not a mapping"]),
         ([DriverSettings(GPU, mode="static-mig", options={"mig": {"gpu9": []}})], ["no GPU 'gpu9'", "gpu0"]),
         ([DriverSettings(GPU, mode="static-mig", options={"mig": {"gpu0": ["9g.10gb"]}})], ["gpu0.mig[0]", "'9g.10gb'"]),
+        ([DriverSettings(GPU, mode="static-mig", options={"mig": {"gpu0": ["1c.3g.40gb"]}})], ["gpu0.mig[0]", "'1c.3g.40gb'"]),
         ([DriverSettings(GPU, mode="static-mig", options={"mig": {"gpu0": "1g.10gb"}})], ["options.mig.gpu0", "is not a list"]),
         *(([DriverSettings(GPU, mode=mode)], [f"mode: {mode}", "not made yet", "allowed: full, static-mig"]) for mode in LATER),
     ],
