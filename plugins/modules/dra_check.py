@@ -47,7 +47,6 @@ options:
       - What is expected beyond the usual, which is that every pod runs, that every claim which a pod uses is allocated as it asks, and that it is reserved
         for that pod.
     type: dict
-    default: {}
     suboptions:
       pods:
         description:
@@ -247,7 +246,6 @@ ARGUMENT_SPEC: dict[str, Any] = {
     "label_selector": {"type": "str"},
     "expect": {
         "type": "dict",
-        "default": {},
         "options": {
             "pods": {
                 "type": "list",

@@ -266,7 +266,9 @@ class FakeKubernetes:
         return new
 
     def _dropped(self, obj: dict[str, Any]) -> dict[str, Any]:
-        for device in (obj.get("spec") or {}).get("devices") or ():
+        devices = (obj.get("spec") or {}).get("devices")
+        # Claims have a dictionary of that name.
+        for device in devices if isinstance(devices, list) else ():
             for inner in (device, device.get("basic") or {}):
                 for name in self.drop:
                     inner.pop(name, None)

@@ -25,7 +25,7 @@ V1 = f"{DRA_GROUP}/v1"
 # Slices are large.
 PAGE = 200
 # The slices of this many nodes are asked for one by one; of more, all are listed.
-_FEW_NODES = 20
+_FEW_NODES = 3
 
 
 @dataclass(frozen=True)

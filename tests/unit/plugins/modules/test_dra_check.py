@@ -1,0 +1,287 @@
+# SPDX-FileCopyrightText: 2026 The gpulab.fleet authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module dra_check as Ansible runs it, against an API server in memory."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.module_utils.common import warnings
+from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes import options, transport
+from ansible_collections.gpulab.fleet.plugins.modules import dra_check
+
+HELPER = Path(__file__).resolve().parents[3] / "helpers" / "fake_kubernetes.py"
+GROUP = "resource.k8s.io"
+GPU = "gpu.nvidia.com"
+
+
+def load_helper():
+    name = "gpulab_fake_kubernetes"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, HELPER)
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+class Cluster:
+    """One node with two GPUs, and a pod that has the first of them by its claim."""
+
+    def __init__(self, server):
+        self.server = server
+        self.claim, self.pod = allocated("c", "p"), running("p", "c")
+        self.slice = gpus("n1", [0, 1])
+        self.put(
+            "deviceclasses." + GROUP,
+            {"metadata": {"name": GPU}, "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{GPU}'"}}]}},
+        )
+        self.put("resourceslices." + GROUP, self.slice)
+        self.put("resourceclaims." + GROUP, self.claim, "team")
+        self.put("pods", self.pod, "team")
+
+    def put(self, resource, obj, namespace=""):
+        with self.server.lock:
+            self.server.objects.pop((resource, namespace, obj["metadata"]["name"]), None)
+            if namespace:
+                obj["metadata"]["namespace"] = namespace
+            stored = self.server._store(resource, obj, "test", False, namespace)
+            obj["metadata"]["uid"] = stored["metadata"]["uid"]
+
+
+def gpus(node, numbers):
+    devices = [{"name": f"gpu-{number}", "attributes": {"type": {"string": "gpu"}}} for number in numbers]
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    return {
+        "metadata": {"name": f"{node}-s"},
+        "spec": {"driver": GPU, "nodeName": node, "pool": pool, "devices": devices},
+    }
+
+
+def allocated(name, *pods, device="gpu-0"):
+    results = [{"request": "gpu", "driver": GPU, "pool": "n1", "device": device}]
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": GPU, "allocationMode": "ExactCount", "count": 1}}]
+    return {
+        "metadata": {"name": name},
+        "spec": {"devices": {"requests": requests}},
+        "status": {
+            "allocation": {"devices": {"results": results}},
+            "reservedFor": [{"resource": "pods", "name": pod} for pod in pods],
+        },
+    }
+
+
+def running(name, claim):
+    return {
+        "metadata": {"name": name, "labels": {"app": "x"}},
+        "spec": {"nodeName": "n1", "resourceClaims": [{"name": "gpu", "resourceClaimName": claim}]},
+        "status": {"phase": "Running"},
+    }
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(transport, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(options, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(dra_check, "INTERVAL_S", 0.05)
+    for variable in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG", "K8S_AUTH_HOST"):
+        monkeypatch.delenv(variable, raising=False)
+    running_server = load_helper().FakeKubernetes()
+    yield running_server
+    running_server.close()
+
+
+@pytest.fixture
+def cluster(server):
+    return Cluster(server)
+
+
+@pytest.fixture
+def call(server, capsys):
+    def run(fails=False, **params):
+        capsys.readouterr()
+        warnings._global_warnings.clear()
+        arguments = {"host": server.url, "namespace": "team", "timeout_s": 2, "hold_s": 0, **params}
+        with patch_module_args(arguments), pytest.raises(SystemExit):
+            dra_check.main()
+        result = json.loads(capsys.readouterr().out)
+        assert bool(result.get("failed")) is fails, result.get("msg", result)
+        return result
+
+    return run
+
+
+def failures(result):
+    return {(check["claim"], check["name"]) for check in result["checks"] if check["status"] == "failed"}
+
+
+def test_everything_is_as_it_should_be(cluster, call):
+    result = call(cluster="lab", label="first")
+    assert result["summary"]["failed"] == 0
+    assert result["changed"] is False
+    assert {(check["host"], check["test"]) for check in result["checks"]} == {("lab", "first")}
+    assert {"claim.allocated", "claim.selectors", "pod.phase", "pod.claims"} <= {
+        check["name"] for check in result["checks"]
+    }
+    assert cluster.server.writes == 0
+
+
+def test_one_list_a_kind_for_any_number_of_claims(cluster, call):
+    for number in range(30):
+        name = f"more-{number}"
+        cluster.put("resourceslices." + GROUP, gpus(f"m{number}", [0]))
+        claim = allocated(name, name)
+        claim["status"]["allocation"]["devices"]["results"][0]["pool"] = f"m{number}"
+        cluster.put("resourceclaims." + GROUP, claim, "team")
+        pod = running(name, name)
+        pod["spec"]["nodeName"] = f"m{number}"
+        cluster.put("pods", pod, "team")
+    assert call()["summary"]["failed"] == 0
+    for plural in ("pods", "resourceclaims", "deviceclasses", "resourceslices"):
+        assert cluster.server.count(rf"^GET .*/{plural}\?") == 1, plural
+
+
+def test_failed_checks_fail_the_task_unless_told_otherwise(cluster, call):
+    cluster.put("resourceclaims." + GROUP, allocated("other", device="gpu-0"), "elsewhere")
+    result = call(fails=True)
+    assert failures(result) == {("c", "claim.exclusive")}
+    assert "1 checks failed: c claim.exclusive: device gpu-0 of n1 is allocated 2 times" in result["msg"]
+    assert call(fail_on="never")["summary"]["failed"] == 1
+
+
+def test_it_waits_until_the_pod_runs(cluster, call):
+    cluster.pod["status"]["phase"] = "Pending"
+    cluster.put("pods", cluster.pod, "team")
+    assert failures(call(fails=True, wait=False)) == {("pod/p", "pod.phase")}
+    timer = threading.Timer(0.3, lambda: cluster.put("pods", {**cluster.pod, "status": {"phase": "Running"}}, "team"))
+    timer.start()
+    result = call(timeout_s=20)
+    timer.join()
+    assert result["summary"]["failed"] == 0
+
+
+def test_when_the_time_is_up_the_last_look_is_told(cluster, call):
+    cluster.pod["status"] = {
+        "phase": "Pending",
+        "conditions": [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": "0/1 nodes are available: 1 Insufficient cpu.",
+            }
+        ],
+    }
+    cluster.pod["spec"].pop("nodeName")
+    cluster.put("pods", cluster.pod, "team")
+    result = call(fails=True, timeout_s=1)
+    assert "the scheduler says Unschedulable: 0/1 nodes are available: 1 Insufficient cpu." in result["msg"]
+
+
+def test_what_should_not_happen_is_waited_for(cluster, call):
+    """A claim that is not allocated yet is no proof that it will not be."""
+    cluster.claim["status"] = {}
+    cluster.put("resourceclaims." + GROUP, cluster.claim, "team")
+    expect = {"claims": [{"name": "c", "state": "unallocated"}], "pods": [{"name": "p", "claims": "any"}]}
+    timer = threading.Timer(0.4, lambda: cluster.put("resourceclaims." + GROUP, allocated("c", "p"), "team"))
+    timer.start()
+    result = call(fails=True, expect=expect, timeout_s=3, hold_s=2)
+    timer.join()
+    assert failures(result) == {("c", "claim.unallocated")}
+
+
+def test_a_pod_past_the_scheduler_fails_and_can_be_expected(cluster, call):
+    cluster.claim["status"] = {}
+    cluster.put("resourceclaims." + GROUP, cluster.claim, "team")
+    result = call(fails=True, timeout_s=1)
+    assert failures(result) == {("c", "claim.allocated"), ("pod/p", "pod.claims")}
+    assert "it went past the scheduler by spec.nodeName" in result["msg"]
+    expect = {"pods": [{"name": "p", "claims": "unallocated"}], "claims": [{"name": "c", "state": "unallocated"}]}
+    assert call(expect=expect)["summary"]["failed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("expect", "failed"),
+    [
+        ({"claims": [{"name": "c", "devices": 1, "reserved_for": ["p"], "node": "n1"}]}, set()),
+        ({"claims": [{"name": "c", "devices": 2}]}, {("c", "claim.expected_devices")}),
+        ({"claims": [{"name": "c", "reserved_for": ["p", "q"]}]}, {("c", "claim.expected_pods")}),
+        ({"claims": [{"name": "c", "node": "n2"}]}, {("c", "claim.expected_node")}),
+        ({"claims": [{"name": "c", "where": ["device.driver == 'x'"]}]}, {("c", "claim.expected_selector")}),
+        ({"claims": [{"name": "c", "same": ["gpu.nvidia.com/uuid"]}]}, {("c", "claim.expected_attribute")}),
+        ({"claims": [{"name": "c", "count": 2}]}, {("c", "claim.number")}),
+        ({"claims": [{"name": "nobody"}]}, {("nobody", "claim.number")}),
+        ({"pods": [{"name": "p", "node": "n2"}]}, {("pod/p", "pod.node")}),
+        ({"pods": [{"name": "p*", "count": 2}]}, {("pod/p*", "pod.number")}),
+        ({"pods": [{"name": "p", "phase": "Succeeded"}]}, {("pod/p", "pod.phase")}),
+        ({"pods": [{"name": "p", "pending": "exhausted"}]}, {("pod/p", "pod.pending")}),
+        ({"free": ["n1"]}, {("node/n1", "node.free")}),
+    ],
+)
+def test_expectations(cluster, call, expect, failed):
+    result = call(fails=bool(failed), expect=expect, wait=False)
+    assert failures(result) == failed
+
+
+def test_only_what_was_named_is_checked(cluster, call):
+    cluster.put("pods", {**running("bad", "none"), "status": {"phase": "Failed"}}, "team")
+    assert failures(call(fails=True, wait=False)) == {("pod/bad", "pod.phase"), ("pod/bad", "pod.claims")}
+    assert call(pods=["p"])["summary"]["failed"] == 0
+    assert call(claims=["c"], pods=[])["summary"]["failed"] == 0
+    result = call(fails=True, claims=["c", "missing"], pods=["p", "gone"], wait=False)
+    assert failures(result) == {("missing", "claim.exists"), ("pod/gone", "pod.exists")}
+
+
+def test_nothing_to_check_is_no_success(cluster, call):
+    assert "namespace empty has nothing to check" in call(fails=True, namespace="empty")["msg"]
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"timeout_s": 0}, "timeout_s is 0"),
+        ({"hold_s": -1}, "hold_s is -1"),
+        ({"expect": {"pods": [{"name": ""}]}}, "expect.pods[0].name"),
+        ({"expect": {"claims": [{"name": "c", "devices": -1}]}}, "expect.claims[0].devices is -1"),
+        (
+            {"expect": {"claims": [{"name": "c", "state": "maybe"}]}},
+            "state must be one of: allocated, unallocated, any, got: maybe",
+        ),
+        ({"expect": {"pods": [{"name": "p", "pending": "bored"}]}}, "got: bored"),
+        ({"expect": {"podz": []}}, "podz"),
+        ({"host": "http://127.0.0.1:1"}, "127.0.0.1:1"),
+    ],
+)
+def test_bad_input_is_one_message(cluster, call, params, words):
+    assert words in call(fails=True, **params)["msg"]
+
+
+def test_who_may_not_list_claims_is_told(cluster, call):
+    cluster.server.forbidden.add(("list", f"resourceclaims.{GROUP}"))
+    message = call(fails=True)["msg"]
+    assert "user 'jane' may not list resourceclaims.resource.k8s.io" in message
+
+
+def test_options_are_documented_as_they_are():
+    documented = yaml.safe_load(dra_check.DOCUMENTATION)["options"]
+
+    def compare(options_, spec):
+        assert set(options_) == set(spec)
+        for name, option in options_.items():
+            own = dict(spec[name])
+            inner = own.pop("options", None)
+            told = {key: value for key, value in option.items() if key not in ("description", "suboptions")}
+            assert told == own, name
+            if inner is not None:
+                compare(option["suboptions"], inner)
+
+    shared = set(options.cluster_arguments())
+    compare(documented, {name: option for name, option in dra_check.ARGUMENT_SPEC.items() if name not in shared})
