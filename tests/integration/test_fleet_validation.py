@@ -60,9 +60,10 @@ class Fleet:
         self.plane = plane
         self.modules = modules
         self.scenarios = scenarios
+        self.touched: set[str] = set()
 
     def make(self, *names: str) -> None:
-        for name in names or SETS:
+        for name in names:
             self.modules.nodes(**SETS[name])
 
     def remove(self) -> None:
@@ -80,6 +81,7 @@ class Fleet:
         return list(found["items"])
 
     def put(self, slice_: dict[str, Any], verb: str = "replace") -> None:
+        self.touched.add(slice_["spec"]["nodeName"].rpartition("-")[0])
         self.plane.kubectl(verb, "-f", "-", stdin=json.dumps(slice_))
 
 
@@ -89,7 +91,7 @@ def fleet(control_plane: Plane, checkout: Path, tmp_path_factory: pytest.TempPat
     made = Fleet(control_plane, modules, checkout / ROLE / "scenarios")
     try:
         modules.start("device_class").result()
-        made.make()
+        made.make(*SETS)
         yield made
     finally:
         made.remove()
@@ -100,7 +102,8 @@ def broken(fleet: Fleet) -> Iterator[Fleet]:
     """A fleet whose slices a test may break; what it has added or changed is repaired by the module that made them."""
     yield fleet
     fleet.plane.kubectl("delete", "resourceslices", "-l", "broken=yes")
-    fleet.make()
+    fleet.make(*sorted(fleet.touched))
+    fleet.touched.clear()
 
 
 def statuses(result: dict[str, Any]) -> dict[str, str]:
@@ -226,6 +229,25 @@ def test_a_fault_in_slices_fails_the_validation_and_is_named(
     result = broken.validate(scenario, nodes=[node], within_s=8)
     assert statuses(result) == {scenario: "failed"}
     assert words in told(result, scenario, check), failures(result)
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "words"),
+    [
+        (miscount, "pool.incomplete", "resourceSliceCount says"),
+        (without("type"), "scenario.devices", "no such key: type"),
+    ],
+)
+def test_no_scenario_passes_on_a_fleet_that_is_broken_as_a_whole(
+    broken: Fleet, change: Callable[[list[dict[str, Any]]], None], check: str, words: str
+):
+    """None is skipped either: what is broken must not look like what is not there."""
+    for slice_ in broken.plane.get("resourceslices", f"--field-selector=spec.driver={GPU}")["items"]:
+        change([slice_])
+        broken.put(slice_)
+    result = broken.validate(within_s=8)
+    assert statuses(result) == dict.fromkeys(REASONS, "failed")
+    assert [name for name in REASONS if words not in told(result, name, check)] == []
 
 
 def another(broken: Fleet, node: str, **pool: int) -> None:
