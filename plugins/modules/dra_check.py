@@ -219,6 +219,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.fleet.plugins.module_utils._checks.dra_requests import Selectors
 from ansible_collections.gpulab.fleet.plugins.module_utils._checks.dra_view import Object, View, allocated, subject_of
 from ansible_collections.gpulab.fleet.plugins.module_utils._checks.pending_cause import CAUSES
+from ansible_collections.gpulab.fleet.plugins.module_utils._checks.pods import HOSTNAME
 from ansible_collections.gpulab.fleet.plugins.module_utils._checks.result import FAILED, Check, Subject, summarise
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
@@ -311,10 +312,17 @@ def look(
 ) -> list[Check]:
     """The checks of this moment."""
     seen = observer.look()
-    nodes = {str(pod["spec"]["nodeName"]) for pod in seen.pods if scope(pod) and pod["spec"].get("nodeName")}
-    # Why a claim is not allocated can depend on any slice.
-    waiting = any(scope(claim) and not allocated(claim) for claim in seen.claims)
-    view: View = observer.view(seen, scope, nodes | set(expectations.free), everything=waiting)
+    pods = [pod for pod in seen.pods if scope(pod)]
+    nodes = {str(pod["spec"]["nodeName"]) for pod in pods if pod["spec"].get("nodeName")} | set(expectations.free)
+    # Why a claim is not allocated depends on the nodes that its pod may have, which can be any.
+    everything = False
+    if any(scope(claim) and not allocated(claim) for claim in seen.claims):
+        bound = [
+            (pod["spec"].get("nodeSelector") or {}).get(HOSTNAME) for pod in pods if not pod["spec"].get("nodeName")
+        ]
+        nodes |= {str(node) for node in bound if node}
+        everything = not all(bound)
+    view = observer.view(seen, scope, nodes, everything)
     return missing(subject, view, scope) + judge(subject, view, expectations, scope, selectors)
 
 

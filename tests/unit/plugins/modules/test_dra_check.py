@@ -186,6 +186,25 @@ def test_when_the_time_is_up_the_last_look_is_told(cluster, call):
     assert "the scheduler says Unschedulable: 0/1 nodes are available: 1 Insufficient cpu." in result["msg"]
 
 
+@pytest.mark.parametrize(
+    ("selector", "lists"), [({"kubernetes.io/hostname": "n1"}, "fieldSelector=spec.nodeName%3Dn1"), ({}, "limit=200$")]
+)
+def test_why_a_claim_waits_is_looked_for_where_its_pod_may_go(cluster, call, selector, lists):
+    cluster.put("resourceclaims." + GROUP, allocated("holder", device="gpu-1"), "elsewhere")
+    cluster.put("resourceclaims." + GROUP, allocated("other"), "elsewhere")
+    cluster.claim["status"] = {}
+    cluster.put("resourceclaims." + GROUP, cluster.claim, "team")
+    cluster.pod["spec"] = {"resourceClaims": cluster.pod["spec"]["resourceClaims"], "nodeSelector": selector}
+    said = "0/1 nodes are available: 1 cannot allocate all claims."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+    cluster.pod["status"] = {"phase": "Pending", "conditions": [condition]}
+    cluster.put("pods", cluster.pod, "team")
+    result = call(expect={"pods": [{"name": "p", "pending": "exhausted"}]}, wait=False)
+    (cause,) = [check["reason"] for check in result["checks"] if check["name"] == "pod.cause"]
+    assert cause.startswith("exhausted: request gpu: of 2 devices of n1")
+    assert cluster.server.count(rf"^GET .*/resourceslices\?.*{lists}") == 1
+
+
 def test_what_should_not_happen_is_waited_for(cluster, call):
     """A claim that is not allocated yet is no proof that it will not be."""
     cluster.claim["status"] = {}
