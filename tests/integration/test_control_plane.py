@@ -245,7 +245,7 @@ def listening(pids: set[int]) -> set[tuple[str, int]]:
         for line in Path(f"/proc/net/{family}").read_text().splitlines()[1:]:
             fields = line.split()
             if fields[3] == "0A" and fields[9] in inodes:
-                address, _, port = fields[1].partition(":")
+                address, port = fields[1].split(":")
                 name = "127.0.0.1" if address == "0100007F" else address
                 found.add((name, int(port, 16)))
     return found

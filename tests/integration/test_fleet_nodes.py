@@ -151,7 +151,7 @@ def test_two_sets_at_once_do_not_disturb_each_other(control_plane: Plane, module
 
 def test_two_runs_for_one_set_at_once_end_well(control_plane: Plane, modules: Modules):
     """Whoever comes second finds what the first has made; the next run has nothing to do."""
-    calls = [modules.start("fake_gpu_node", **FLEET, timeout_s=60) for _ in range(2)]
+    calls = [modules.start("fake_gpu_node", **FLEET, timeout_s=60) for _time in range(2)]
     for call in calls:
         call.process.wait(timeout=120)
     modules.nodes(**FLEET)

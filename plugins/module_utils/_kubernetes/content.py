@@ -115,18 +115,18 @@ _NAMED = (".attributes", ".capacity", ".counters")
 
 def _collect(value: Any, path: str, found: set[str]) -> None:
     # Plain types only: this walks through everything that is published.
-    if type(value) is dict:
+    if isinstance(value, dict):
         named = path.endswith(_NAMED)
         for key, item in value.items():
             at = f"{path}.*" if named else f"{path}.{key}"
-            if type(item) is dict or type(item) is list:
+            if isinstance(item, (dict, list)):
                 _collect(item, at, found)
             else:
                 found.add(at)
-    elif type(value) is list:
+    elif isinstance(value, list):
         at = f"{path}[]"
         for item in value:
-            if type(item) is dict or type(item) is list:
+            if isinstance(item, (dict, list)):
                 _collect(item, at, found)
             else:
                 found.add(at)

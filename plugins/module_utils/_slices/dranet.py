@@ -96,7 +96,8 @@ def _pci(nic: _Nic) -> Attributes:
 def _interface(nic: _Nic, derived: dict[str, str]) -> Attributes:
     """The network interface of an adapter, up and without filters, as on a node without pods."""
     network, identity = nic.device.network, nic.device.identity
-    assert network is not None and network.interface is not None
+    if network is None or network.interface is None:
+        return {}
     mac, ipv4 = identity.get("mac"), identity.get("ipv4")
     attributes: Attributes = {
         "dra.net/ifName": ("string", network.interface),

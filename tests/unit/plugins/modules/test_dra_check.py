@@ -138,7 +138,7 @@ def test_one_list_a_kind_for_any_number_of_claims(cluster, call):
     for number in range(30):
         name = f"more-{number}"
         cluster.put("resourceslices." + GROUP, gpus(f"m{number}", [0]))
-        claim = allocated(name, name)
+        claim = allocated(name, f"more-{number}")
         claim["status"]["allocation"]["devices"]["results"][0]["pool"] = f"m{number}"
         cluster.put("resourceclaims." + GROUP, claim, "team")
         pod = running(name, name)

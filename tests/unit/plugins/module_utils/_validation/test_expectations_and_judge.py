@@ -68,7 +68,10 @@ def claim(name: str, *devices: str, users: tuple[str, ...] = (), count: int = 1)
 
 def look(expect: dict[str, Any], pods: list[Any], claims: list[Any]) -> list[Check]:
     view = View([SLICE], claims, pods, [CLASS])
-    in_scope = lambda obj: obj["metadata"]["namespace"] == "here"
+
+    def in_scope(obj: dict[str, Any]) -> bool:
+        return bool(obj["metadata"]["namespace"] == "here")
+
     return judge(Subject("lab", "t", kind="claim"), view, parse_expectations(expect), in_scope, Selectors())
 
 
