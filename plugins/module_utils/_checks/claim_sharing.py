@@ -17,7 +17,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._checks.dra_view impo
     result_key,
     results_of,
 )
-from ansible_collections.gpulab.fleet.plugins.module_utils._checks.pools import generation_of
+from ansible_collections.gpulab.fleet.plugins.module_utils._checks.pools import generation_of, memory_slices
 from ansible_collections.gpulab.fleet.plugins.module_utils._checks.result import Check, Subject
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.quantity import parse_quantity
 
@@ -53,7 +53,7 @@ def _twice(view: View, claim: Object) -> list[str]:
         if result.get("adminAccess") or key in seen:
             continue
         seen.add(key)
-        holders = [holder for holder in view.holders.get(key, ()) if not holder.result.get("adminAccess")]
+        holders = view.owners(key)
         if len(holders) < 2:
             continue
         device = view.devices.get(key)
@@ -85,21 +85,33 @@ def _shares(device: Device, holders: list[Holder]) -> list[str]:
 
 
 def _same_hardware(view: View, claim: Object) -> list[str]:
-    """A whole GPU and a MIG device on it are the same hardware under two names."""
+    """One piece of hardware under two names: a GPU and a MIG device on it, or MIG devices that overlap."""
     bad = []
     for result in results_of(claim):
-        key = result_key(result)
-        device = view.devices.get(key)
-        parent = _text(device, "parentUUID")
-        if device is None or not parent:
+        device = view.devices.get(result_key(result))
+        if device is None or result.get("adminAccess"):
             continue
-        for other, holders in view.holders.items():
-            whole = view.devices.get(other)
-            if whole is not None and whole.key[0] == key[0] and _text(whole, "uuid") == parent:
-                bad.append(
-                    f"{device.key[2]} is a part of {whole.key[2]} of {whole.key[1]}, which {holders[0].words} has as a whole"
-                )
-    return bad
+        for key in view.owned_on.get(device.node, ()):
+            words = _shared_hardware(device, view.devices[key], view.owners(key)[0].words)
+            if words:
+                bad.append(words)
+    return list(dict.fromkeys(bad))
+
+
+def _shared_hardware(device: Device, other: Device, owner: str) -> str:
+    if device.key == other.key or device.key[0] != other.key[0]:
+        return ""
+    place = f"{other.key[2]} of {other.key[1]}"
+    parent, parent_of_other = _text(device, "parentUUID"), _text(other, "parentUUID")
+    if parent and parent == _text(other, "uuid"):
+        return f"{device.key[2]} is a part of {place}, which {owner} has as a whole"
+    if parent_of_other and parent_of_other == _text(device, "uuid"):
+        return f"{device.key[2]} has {place} as a part, which {owner} has"
+    both = set(memory_slices(device.body)) & set(memory_slices(other.body))
+    if parent and parent == parent_of_other and both:
+        numbers = ", ".join(map(str, sorted(both)))
+        return f"{device.key[2]} and {place}, which {owner} has, both have memory slice {numbers} of {parent}"
+    return ""
 
 
 def _text(device: Device | None, name: str) -> str:
@@ -129,7 +141,7 @@ def consumed(view: View, pool: PoolKey, leave_out: Iterable[DeviceKey] = ()) -> 
     total: Amounts = {}
     for key in view.holders:
         device = view.devices.get(key)
-        if key[:2] == pool and device is not None and key not in skipped:
+        if key[:2] == pool and device is not None and key not in skipped and view.owners(key):
             for name, amount in consumption(device).items():
                 total[name] = total.get(name, Fraction(0)) + amount
     return total

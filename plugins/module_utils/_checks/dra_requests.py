@@ -170,8 +170,9 @@ def broken(constraint: Constraint, devices: Iterable[Device]) -> str:
         if common is not None and not common:
             return f"{constraint.attribute} differs: {_told(seen)}"
         return ""
-    values_only = [values for _device, values in seen]
-    if len(set(values_only)) != len(values_only):
+    # Lists are distinct when they have nothing in common, pair by pair.
+    every = [value for _device, values in seen for value in set(values)]
+    if len(set(every)) != len(every):
         return f"{constraint.attribute} is not distinct: {_told(seen)}"
     return ""
 

@@ -57,6 +57,8 @@ class View:
     stale: dict[DeviceKey, int] = field(init=False)
     pools: dict[PoolKey, list[Object]] = field(init=False)
     holders: dict[DeviceKey, list[Holder]] = field(init=False)
+    # Node -> its devices that somebody owns; an administrator who looks at a device does not own it.
+    owned_on: dict[str, list[DeviceKey]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.pools = {}
@@ -76,6 +78,15 @@ class View:
         for claim in self.claims:
             for result in results_of(claim):
                 self.holders.setdefault(result_key(result), []).append(Holder(claim, result))
+        self.owned_on = {}
+        for key in self.holders:
+            owned = self.devices.get(key)
+            if owned is not None and self.owners(key):
+                self.owned_on.setdefault(owned.node, []).append(key)
+
+    def owners(self, key: DeviceKey) -> list[Holder]:
+        """Who has a device, without administrators: for the scheduler these allocate nothing."""
+        return [holder for holder in self.holders.get(key, ()) if not holder.result.get("adminAccess")]
 
     def generation(self, key: PoolKey) -> int:
         return max(generation_of(slice_) for slice_ in self.pools[key])

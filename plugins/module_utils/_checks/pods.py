@@ -24,7 +24,9 @@ CEL_RUNTIME_ERROR = "CEL runtime error"
 HOSTNAME = "kubernetes.io/hostname"
 # Of nodes that a pod did not want in the first place.
 _ELSEWHERE = re.compile(
-    r"node\(s\) (didn't match Pod's node affinity/selector|had untolerated taint|were unschedulable|didn't satisfy plugin)"
+    r"node\(s\) (didn't match Pod's node affinity/selector|had untolerated taint|were unschedulable"
+    # Those that the pod's own choice of nodes leaves out early; what other plugins leave out is a reason of its own.
+    r"|didn't satisfy plugin\(s\) \[(NodeAffinity|NodeName| )+\])"
 )
 _AVAILABLE = re.compile(r"\d+/\d+ nodes are available: (?P<parts>.*)", re.DOTALL)
 _AFTERWARDS = re.compile(r"\.? (still not schedulable, )?preemption:|, still not schedulable")

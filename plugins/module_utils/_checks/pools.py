@@ -66,11 +66,12 @@ def facts_of(slice_: Mapping[str, Any]) -> SliceFacts:
             for device in devices
             for used in device.get("consumesCounters") or ()
         ),
-        partitions=tuple(_partition(device) for device in devices if _occupied(device)),
+        partitions=tuple(_partition(device) for device in devices if memory_slices(device)),
     )
 
 
-def _occupied(device: Mapping[str, Any]) -> tuple[int, ...]:
+def memory_slices(device: Mapping[str, Any]) -> tuple[int, ...]:
+    """The memory slices of its GPU that a MIG device occupies."""
     found = (_MEMORY_SLICE.fullmatch(str(name)) for name in device.get("capacity") or ())
     return tuple(sorted(int(match.group(1)) for match in found if match is not None))
 
@@ -84,7 +85,7 @@ def _partition(device: Mapping[str, Any]) -> tuple[str, str, tuple[int, ...]]:
         ),
         "",
     )
-    return str(device["name"]), parent, _occupied(device)
+    return str(device["name"]), parent, memory_slices(device)
 
 
 def problems_of(slices: Sequence[SliceFacts]) -> list[Problem]:

@@ -110,12 +110,61 @@ def test_shares_of_a_device(world, shares, amounts, words):
     assert (status == "failed", words in reason) == (bool(words), True)
 
 
+def administrate(claim: dict[str, Any]) -> None:
+    claim["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
+
+
+def test_an_administrator_uses_no_counters(world):
+    """For the scheduler a device that only an administrator looks at is not allocated."""
+    combined(world, "40Gi", [partition("a", "40Gi"), partition("b", "20Gi")])
+    world.claim("c", given=["gpu=a"])
+    other = world.claim("admin", given=["gpu=b"])
+    assert found(world)["claim.counters"][0] == "failed"
+    administrate(other)
+    assert found(world)["claim.counters"][0] == "passed"
+
+
 def test_a_gpu_and_a_part_of_it_are_the_same_hardware(world):
     """Some releases announce whole GPUs beside their MIG devices: whoever gets both has one thing twice."""
     world.slice([world.gpu(0), world.mig("gpu-0-mig-1g10gb-19-0", "GPU-0", [0])])
     world.claim("c", given=["mig=gpu-0-mig-1g10gb-19-0"])
     assert found(world)["claim.exclusive"][0] == "passed"
-    world.claim("whole", given=["gpu=gpu-0"])
+    whole = world.claim("whole", given=["gpu=gpu-0"])
     status, reason = found(world)["claim.exclusive"]
     assert status == "failed"
     assert "gpu-0-mig-1g10gb-19-0 is a part of gpu-0 of n1, which team/whole (request gpu) has as a whole" in reason
+    world.claims.reverse()
+    status, reason = found(world)["claim.exclusive"]
+    assert status == "failed"
+    assert reason == "gpu-0 has gpu-0-mig-1g10gb-19-0 of n1 as a part, which team/c (request mig) has"
+    administrate(whole)
+    assert found(world)["claim.exclusive"][0] == "passed"
+    world.claims.reverse()
+    assert found(world)["claim.exclusive"][0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("parent", "occupied", "words"),
+    [
+        ("GPU-0", [1, 2], "m and n of n1, which team/d (request mig) has, both have memory slice 1 of GPU-0"),
+        ("GPU-0", [2, 3], ""),
+        ("GPU-1", [1, 2], ""),
+    ],
+)
+def test_mig_devices_that_overlap_are_the_same_hardware(world, parent, occupied, words):
+    world.slice([world.mig("m", "GPU-0", [0, 1]), world.mig("n", parent, occupied)])
+    world.claim("c", given=["mig=m"])
+    assert found(world)["claim.exclusive"][0] == "passed"
+    world.claim("d", given=["mig=n"])
+    assert found(world)["claim.exclusive"] == (
+        ("failed", words) if words else ("passed", "no other claim has one of its devices")
+    )
+
+
+def test_hardware_of_another_node_is_another(world):
+    """Nodes that replay one recording as it is have the same UUIDs."""
+    world.slice([world.gpu(0)])
+    world.slice([world.mig("m", "GPU-0", [0])], node="n2")
+    world.claim("c", given=["mig=m@n2"])
+    world.claim("whole", given=["gpu=gpu-0"])
+    assert found(world)["claim.exclusive"][0] == "passed"

@@ -272,6 +272,24 @@ def test_lists_match_when_they_have_something_in_common(world, roots, holds):
     assert (failures(world) == {}) is holds
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "holds"),
+    [(["0", "1"], ["2"], True), (["0", "1"], ["1", "2"], False), (["0", "1"], ["1"], False)],
+)
+def test_lists_are_distinct_when_they_have_nothing_in_common(world, first, second, holds):
+    devices = [world.gpu(0), world.gpu(1)]
+    for device, values in zip(devices, (first, second)):
+        device["attributes"]["numa"] = {"strings": values}
+    world.slice(devices)
+    world.claim(
+        "c",
+        requests=[request(count=2)],
+        given=["gpu=gpu-0", "gpu=gpu-1"],
+        constraints=[{"distinctAttribute": "gpu.nvidia.com/numa"}],
+    )
+    assert ("claim.constraints" in failures(world)) is not holds
+
+
 def test_a_version_and_a_text_of_the_same_letters_differ(world):
     world.slice([world.gpu(0), world.gpu(1)])
     world.slices[0]["spec"]["devices"][0]["attributes"]["v"] = {"string": "1.2.3"}

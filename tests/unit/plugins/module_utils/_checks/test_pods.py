@@ -173,6 +173,14 @@ def test_a_claim_that_could_be_allocated_is_no_cause(node):
             "Unschedulable: 0/6 nodes are available: 1 node(s) had untolerated taint(s), 5 node(s) didn't match Pod's node affinity/selector.",
             "untolerated taint",
         ),
+        (
+            "Unschedulable: 0/3 nodes are available: 1 cannot allocate all claims, 2 node(s) didn't satisfy plugin(s) [VolumeBinding].",
+            "[VolumeBinding]",
+        ),
+        (
+            "Unschedulable: 0/3 nodes are available: 1 cannot allocate all claims, 2 node(s) didn't satisfy plugin(s) [NodeAffinity VolumeBinding].",
+            "[NodeAffinity VolumeBinding]",
+        ),
         (CEL, "no such key"),
         ("", "has not said why"),
     ],
@@ -271,6 +279,9 @@ def test_a_phase_is_not_enough(pair):
 
 
 def test_the_parts_of_the_schedulers_message(world):
+    early = "0/3 nodes are available: 1 cannot allocate all claims, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    pod = world.pod("r", node=None, phase="Pending", blocked=f"Unschedulable: {early}")
+    assert blocked(pod).parts == ("cannot allocate all claims",)
     pod = world.pod("p", node=None, phase="Pending", blocked=MESSAGE)
     assert blocked(pod).parts == ("cannot allocate all claims",)
     assert blocked(world.pod("q")) is None
