@@ -79,10 +79,10 @@ class View:
             for result in results_of(claim):
                 self.holders.setdefault(result_key(result), []).append(Holder(claim, result))
         self.owned_on = {}
-        for key in self.holders:
-            owned = self.devices.get(key)
-            if owned is not None and self.owners(key):
-                self.owned_on.setdefault(owned.node, []).append(key)
+        for held in self.holders:
+            owned = self.devices.get(held)
+            if owned is not None and self.owners(held):
+                self.owned_on.setdefault(owned.node, []).append(held)
 
     def owners(self, key: DeviceKey) -> list[Holder]:
         """Who has a device, without administrators: for the scheduler these allocate nothing."""
