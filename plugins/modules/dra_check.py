@@ -31,16 +31,17 @@ options:
   claims:
     description:
       - Only claims with these names are checked. Claims that were made from a template can also be named C(POD:NAME).
+      - Unset, these are the claims of the pods that O(pods) and O(label_selector) leave, and those that O(expect) names; without either, all of the namespace.
     type: list
     elements: str
   pods:
     description:
-      - Only pods with these names are checked.
+      - Only pods with these names are checked. Others still count as users of the claims that they share.
     type: list
     elements: str
   label_selector:
     description:
-      - Only pods with these labels are looked at, as C(kubectl --selector) takes them.
+      - Only pods with these labels are checked, as C(kubectl --selector) takes them. Others still count as users of the claims that they share.
     type: str
   expect:
     description:
@@ -142,7 +143,7 @@ options:
     type: str
   wait:
     description:
-      - Whether to wait until everything is as expected. Otherwise one look decides.
+      - Whether to wait until there is something to check and everything is as expected. Otherwise one look decides.
     type: bool
     default: true
   timeout_s:
@@ -152,7 +153,8 @@ options:
     default: 60
   hold_s:
     description:
-      - Seconds for which something that should not happen must not have happened.
+      - Seconds for which something that should not happen must not have happened. They are part of O(timeout_s), which has to be longer; what is as expected
+        only so late that they are not over fails as C(expect.held).
     type: int
     default: 2
   fail_on:
@@ -211,7 +213,9 @@ summary:
 """
 
 import time
+from copy import copy
 from dataclasses import replace
+from typing import AbstractSet as Set
 from typing import Any, Mapping
 
 from ansible.module_utils.basic import AnsibleModule
@@ -223,6 +227,8 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._checks.pods import H
 from ansible_collections.gpulab.fleet.plugins.module_utils._checks.result import FAILED, Check, Subject, summarise
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.client import Kubernetes
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.kinds import POD
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.options import (
     cluster_arguments,
     connect,
@@ -234,8 +240,8 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._validation.expectati
     Expectations,
     parse_expectations,
 )
-from ansible_collections.gpulab.fleet.plugins.module_utils._validation.judge import judge
-from ansible_collections.gpulab.fleet.plugins.module_utils._validation.observe import Observer
+from ansible_collections.gpulab.fleet.plugins.module_utils._validation.judge import claim_fits, judge
+from ansible_collections.gpulab.fleet.plugins.module_utils._validation.observe import Observer, Seen
 
 INTERVAL_S = 1.0
 
@@ -292,19 +298,42 @@ ARGUMENT_SPEC: dict[str, Any] = {
 
 
 class Scope:
-    """The objects that are checked."""
+    """The objects that are checked; which these are by labels and by use is known for one look only."""
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         self.namespace = params["namespace"]
         self.claims = params["claims"]
         self.pods = params["pods"]
+        self.labels = params["label_selector"] or ""
+        self._labelled: Set[str] = frozenset()
+        self._used: Set[str] | None = None
+
+    def at(self, kubernetes: Kubernetes, seen: Seen, expectations: Expectations) -> Scope:
+        """The scope of one look. All pods are listed, since those that are not checked use claims, too; the server says which have the labels."""
+        scope = copy(self)
+        if self.labels:
+            labelled = kubernetes.list_metadata(POD, self.namespace, labels=self.labels)
+            scope._labelled = {str(pod["metadata"]["uid"]) for pod in labelled}
+        if self.claims is None and (self.labels or self.pods is not None):
+            view = View(claims=seen.claims, pods=seen.pods)
+            of_pods = [
+                claim for pod in seen.pods if scope(pod) for claim in view.claims_of(pod).values() if claim is not None
+            ]
+            named = [claim for claim in seen.claims for one in expectations.claims if claim_fits(claim, one.name)]
+            scope._used = {str(claim["metadata"]["uid"]) for claim in of_pods + named}
+        return scope
 
     def __call__(self, obj: Object) -> bool:
-        if obj["metadata"].get("namespace") != self.namespace:
+        metadata = obj["metadata"]
+        if metadata.get("namespace") != self.namespace:
             return False
         if obj.get("kind") == "Pod":
-            return self.pods is None or obj["metadata"]["name"] in self.pods
-        return self.claims is None or bool({obj["metadata"]["name"], subject_of(obj)} & set(self.claims))
+            return (self.pods is None or metadata["name"] in self.pods) and (
+                not self.labels or metadata["uid"] in self._labelled
+            )
+        if self._used is not None:
+            return metadata["uid"] in self._used
+        return self.claims is None or bool({metadata["name"], subject_of(obj)} & set(self.claims))
 
 
 def look(
@@ -312,6 +341,7 @@ def look(
 ) -> list[Check]:
     """The checks of this moment."""
     seen = observer.look()
+    scope = scope.at(observer.kubernetes, seen, expectations)
     pods = [pod for pod in seen.pods if scope(pod)]
     nodes = {str(pod["spec"]["nodeName"]) for pod in pods if pod["spec"].get("nodeName")} | set(expectations.free)
     # Why a claim is not allocated depends on the nodes that its pod may have, which can be any.
@@ -343,21 +373,37 @@ def missing(subject: Subject, view: View, scope: Scope) -> list[Check]:
 
 def run(params: Mapping[str, Any], observer: Observer, subject: Subject, deadline: Deadline) -> list[Check]:
     expectations = parse_expectations(_set(params["expect"]))
+    if params["wait"] and expectations.of_absence and params["hold_s"] >= params["timeout_s"]:
+        raise FleetError(
+            f"expect has something that should not happen, which has to hold for hold_s, {params['hold_s']} s, and timeout_s, {params['timeout_s']} s,"
+            " is over before; give a longer timeout_s",
+            option="timeout_s",
+        )
     scope, selectors = Scope(params), Selectors()
     good_since_s: float | None = None
     while True:
         started_s = deadline.elapsed_s()
         checks = look(observer, scope, expectations, subject, selectors)
-        good = all(check.status != FAILED for check in checks)
+        good = bool(checks) and all(check.status != FAILED for check in checks)
         if good:
             good_since_s = started_s if good_since_s is None else good_since_s
         else:
             good_since_s = None
         hold_s = params["hold_s"] if expectations.of_absence else 0
         settled = good_since_s is not None and started_s - good_since_s >= hold_s
-        if settled or not params["wait"] or (not good and deadline.remaining_s() <= INTERVAL_S):
+        over = deadline.expired() if good else deadline.remaining_s() <= INTERVAL_S
+        if good_since_s is not None and params["wait"] and over and not settled:
+            checks.append(
+                subject.failed(
+                    "expect",
+                    "expect.held",
+                    f"everything is as expected, but for {started_s - good_since_s:.1f} s of hold_s, {hold_s} s, only"
+                    f" when timeout_s, {deadline.timeout_s:.0f} s, was over",
+                )
+            )
+        if settled or over or not params["wait"]:
             return [replace(check, seconds=deadline.elapsed_s()) for check in checks]
-        time.sleep(INTERVAL_S)
+        time.sleep(min(INTERVAL_S, deadline.remaining_s()))
 
 
 def _set(value: Any) -> Any:
@@ -386,9 +432,7 @@ def main() -> None:
         kubernetes = connect(params, deadline)
         host = params["cluster"] or params["context"] or kubernetes.host
         subject = Subject(host, params["label"] or params["namespace"], kind="claim")
-        observer = Observer(
-            kubernetes, kubernetes.dra_version(), params["namespace"], pod_labels=params["label_selector"] or ""
-        )
+        observer = Observer(kubernetes, kubernetes.dra_version(), params["namespace"])
         checks = [check.to_dict() for check in run(params, observer, subject, deadline)]
     except FleetError as error:
         module.fail_json(msg=error.message, **error.details)

@@ -59,7 +59,7 @@ def judge(subject: Subject, view: View, expectations: Expectations, scope: Scope
                 # The claim of a pod that waits is no fault, unless something else is said of it.
                 settled.update(_id(claim) for claim in view.claims_of(pod).values() if claim is not None)
     for claim_expectation in expectations.claims:
-        matching = [claim for claim in claims if _fits(claim, claim_expectation.name)]
+        matching = [claim for claim in claims if claim_fits(claim, claim_expectation.name)]
         checks += _number(subject, claim_expectation.name, "claim.number", matching, claim_expectation.number, "claim")
         for claim in matching:
             settled.add(_id(claim))
@@ -81,7 +81,8 @@ def _id(obj: Object) -> str:
     return str(metadata.get("uid") or f"{metadata.get('namespace')}/{metadata['name']}")
 
 
-def _fits(claim: Object, pattern: str) -> bool:
+def claim_fits(claim: Object, pattern: str) -> bool:
+    """Whether an expectation means a claim: by its own name, or by `POD:NAME`."""
     return fnmatchcase(str(claim["metadata"]["name"]), pattern) or fnmatchcase(subject_of(claim), pattern)
 
 

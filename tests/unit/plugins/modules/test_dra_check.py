@@ -15,6 +15,8 @@ import yaml
 from ansible.module_utils.common import warnings
 from ansible.module_utils.testing import patch_module_args
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._checks.result import Subject
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes import options, transport
 from ansible_collections.gpulab.fleet.plugins.modules import dra_check
 
@@ -257,6 +259,98 @@ def test_only_what_was_named_is_checked(cluster, call):
     assert call(claims=["c"], pods=[])["summary"]["failed"] == 0
     result = call(fails=True, claims=["c", "missing"], pods=["p", "gone"], wait=False)
     assert failures(result) == {("missing", "claim.exists"), ("pod/gone", "pod.exists")}
+
+
+def add_neighbour(cluster, **labels):
+    """Another pod of the namespace, which waits, and one that runs with the other GPU; neither is anybody's business here."""
+    waiting = running("waits", "late")
+    waiting["metadata"]["labels"] = labels
+    waiting["spec"].pop("nodeName")
+    waiting["status"] = {"phase": "Pending"}
+    late = allocated("late")
+    late["status"] = {}
+    cluster.put("resourceclaims." + GROUP, late, "team")
+    cluster.put("pods", waiting, "team")
+    cluster.put("resourceclaims." + GROUP, allocated("second", "q", device="gpu-1"), "team")
+    second = running("q", "second")
+    second["metadata"]["labels"] = labels
+    cluster.put("pods", second, "team")
+
+
+@pytest.mark.parametrize("only", [{"pods": ["p"]}, {"label_selector": "app=x"}])
+def test_claims_of_other_pods_are_left_alone(cluster, call, only):
+    add_neighbour(cluster, app="y")
+    result = call(**only)
+    assert {check["claim"] for check in result["checks"]} == {"pod/p", "c"}
+
+
+def test_a_claim_that_is_shared_with_a_pod_of_other_labels(cluster, call):
+    """The other pod is not checked, and reservedFor rightly names it."""
+    cluster.put("resourceclaims." + GROUP, allocated("c", "p", "friend"), "team")
+    friend = running("friend", "c")
+    friend["metadata"]["labels"] = {"app": "y"}
+    cluster.put("pods", friend, "team")
+    result = call(label_selector="app=x")
+    assert "pod/friend" not in {check["claim"] for check in result["checks"]}
+    assert "reservedFor names p, friend" in {check["reason"] for check in result["checks"]}
+
+
+def test_a_claim_that_is_expected_is_checked_whoever_uses_it(cluster, call):
+    add_neighbour(cluster, app="y")
+    expect = {"claims": [{"name": "late", "state": "unallocated"}, {"name": "second", "devices": 2}]}
+    assert failures(call(fails=True, pods=["p"], expect=expect, wait=False)) == {("second", "claim.expected_devices")}
+
+
+def test_labels_that_nobody_has_are_nothing_to_check(cluster, call):
+    assert "nothing to check" in call(fails=True, label_selector="app=z", wait=False)["msg"]
+
+
+def test_it_waits_until_there_is_something_to_check(cluster, call):
+    later = running("later", "second")
+    later["metadata"]["labels"] = {"app": "z"}
+    cluster.put("resourceclaims." + GROUP, allocated("second", "later", device="gpu-1"), "team")
+    timer = threading.Timer(0.3, lambda: cluster.put("pods", later, "team"))
+    timer.start()
+    result = call(label_selector="app=z", timeout_s=20)
+    timer.join()
+    assert {check["claim"] for check in result["checks"]} == {"pod/later", "second"}
+
+
+def test_what_does_not_hold_long_enough_is_not_confirmed(cluster, call):
+    """Good at the end of the time, and not yet for hold_s: nobody knows whether it stays so."""
+    expect = {"claims": [{"name": "gone", "count": 0}]}
+    assert call(expect=expect, timeout_s=1, hold_s=0)["summary"]["failed"] == 0
+    result = call(fails=True, expect=expect, timeout_s=1, hold_s=30)
+    assert "has to hold for hold_s, 30 s" in result["msg"]
+    assert "timeout_s, 1 s" in result["msg"]
+
+
+@pytest.mark.parametrize(
+    ("good_at_s", "ends_at_s", "failed"),
+    [(0, 2, []), (8, 10, []), (8.5, 10, ["expect.held"]), (99, 9.5, ["claim.unallocated"])],
+)
+def test_the_wait_ends_with_its_time(monkeypatch, good_at_s, ends_at_s, failed):
+    now_s = 0.0
+
+    def sleep(seconds):
+        nonlocal now_s
+        now_s += seconds
+
+    def look(*_arguments):
+        make = subject.passed if now_s >= good_at_s else subject.failed
+        return [make("c", "claim.unallocated", "as it is")]
+
+    subject = Subject("lab", "test", kind="claim")
+    monkeypatch.setattr(dra_check, "INTERVAL_S", 0.5)
+    monkeypatch.setattr(dra_check.time, "sleep", sleep)
+    monkeypatch.setattr(dra_check, "look", look)
+    params = {
+        "namespace": "team", "claims": None, "pods": None, "label_selector": None, "wait": True, "hold_s": 2, "timeout_s": 10,
+        "expect": {"claims": [{"name": "c", "state": "unallocated"}]},
+    }  # fmt: skip
+    checks = dra_check.run(params, None, subject, Deadline(10, clock=lambda: now_s))
+    assert [check.name for check in checks if check.status == "failed"] == failed
+    assert now_s == pytest.approx(ends_at_s)
 
 
 def test_nothing_to_check_is_no_success(cluster, call):
