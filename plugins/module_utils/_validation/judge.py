@@ -141,12 +141,30 @@ def _claim(
     checks = check_claim(subject, view, claim, selectors)
     if not allocated(claim):
         return checks
-    for check, reason, problem in _further(view, claim, expected, selectors):
+    for check, reason, problem in _further(view, claim, expected):
         checks.append(subject.failed(name, check, problem) if problem else subject.passed(name, check, reason))
-    return checks
+    return checks + [_where(subject, name, view, claim, expression, selectors) for expression in expected.where]
 
 
-def _further(view: View, claim: Object, expected: ClaimExpectation, selectors: Selectors) -> list[tuple[str, str, str]]:
+def _where(subject: Subject, name: str, view: View, claim: Object, expression: str, selectors: Selectors) -> Check:
+    """Every device satisfies an expression; what cannot be evaluated here is skipped, as it is for the claim's own expressions."""
+    check, unknown = "claim.expected_selector", ""
+    for key in map(result_key, results_of(claim)):
+        device = view.devices.get(key)
+        if device is None:
+            unknown = f"{key[2]} of {key[1]} cannot be looked at"
+            continue
+        verdict = selectors.verdict([expression], device)
+        if verdict.unknown:
+            unknown = verdict.unknown
+        elif not verdict.matches:
+            return subject.failed(name, check, f"{device.words}: {verdict.error or f'does not satisfy {expression!r}'}")
+    if unknown:
+        return subject.skipped(name, check, unknown)
+    return subject.passed(name, check, f"every device satisfies {expression!r}")
+
+
+def _further(view: View, claim: Object, expected: ClaimExpectation) -> list[tuple[str, str, str]]:
     """Triples of a check, what it says when it holds, and what is wrong."""
     results = results_of(claim)
     devices = [view.devices[key] for key in map(result_key, results) if key in view.devices]
@@ -165,13 +183,6 @@ def _further(view: View, claim: Object, expected: ClaimExpectation, selectors: S
         found.append(
             ("claim.expected_choice", f"{told} was chosen", "" if good else f"{told} was chosen, not {alternative}")
         )
-    for expression in expected.where:
-        wrong = ""
-        for device in devices:
-            verdict = selectors.verdict([expression], device)
-            if not verdict.matches:
-                wrong = f"{device.words}: {verdict.error or verdict.unknown or f'does not satisfy {expression!r}'}"
-        found.append(("claim.expected_selector", f"every device satisfies {expression!r}", wrong))
     for kind, attributes in ((MATCH, expected.same), (DISTINCT, expected.distinct)):
         for attribute in attributes:
             wrong = broken(Constraint(kind, attribute, ()), devices)

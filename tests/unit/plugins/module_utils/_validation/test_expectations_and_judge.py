@@ -131,6 +131,16 @@ def test_an_expectation_that_holds_passes(expect: dict[str, Any]):
     assert not bad(look(expect, *GOOD))
 
 
+def test_an_expression_that_cannot_be_evaluated_here_is_skipped_and_never_passed():
+    for where, pods_and_claims, words in (
+        ("ip('10.0.0.1').family() == 4", GOOD, "this CEL library cannot evaluate"),
+        ("true", ([pod("a")], [claim("mine", "gpu-9", users=("a",))]), "gpu-9 of n1 cannot be looked at"),
+    ):
+        checks = look({"claims": [{"name": "mine", "where": where}]}, *pods_and_claims)
+        (found,) = [one for one in checks if one.name == "claim.expected_selector"]
+        assert found.status == "skipped" and words in found.reason
+
+
 def test_same_and_distinct_tell_devices_apart():
     two = ([pod("a")], [claim("mine", "gpu-0", "gpu-1", users=("a",), count=2)])
     assert not bad(look({"claims": [{"name": "mine", "same": "gpu.example/model"}]}, *two))
