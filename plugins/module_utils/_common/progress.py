@@ -9,6 +9,20 @@ import os
 import time
 from typing import Callable
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import progress_dir
+
+# Progress of earlier runs is of no use to anybody.
+_MAX_BYTES = 1 << 20
+
+
+def progress_file(name: str, given: str | None = None, state_root: str | None = None) -> str:
+    """`given`, or the file of that name where the callback looks; one that earlier runs have made long is removed."""
+    folder = os.path.join(state_root, "progress") if state_root else progress_dir()
+    path = given or os.path.join(folder, f"{name}.jsonl")
+    if os.path.exists(path) and os.path.getsize(path) > _MAX_BYTES:
+        os.unlink(path)
+    return path
+
 
 class Progress:
     """Appends `{"time", "who", "text"}` lines to a file; without a path it says nothing."""

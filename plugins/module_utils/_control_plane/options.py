@@ -8,8 +8,8 @@ import os
 from typing import Any, Iterable, Mapping, Optional
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import cache_dir, state_dir
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import cache_dir
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress, progress_file
 from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane import own_cluster, releases
 from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane.binaries import ORDER, BinariesRequest
 from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane.features import switches
@@ -25,8 +25,6 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane.plan i
 from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane.state import ClusterPaths, list_clusters
 
 AUTO, CLUSTER = "auto", "cluster"
-# Progress of earlier runs is of no use to anybody.
-MAX_PROGRESS_BYTES = 1 << 20
 
 
 def run(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
@@ -35,7 +33,7 @@ def run(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         return _own(params)
     request = to_request(params, check_mode)
     who = "all" if params["all"] else params["name"]
-    progress = Progress(_progress_path(params, who), who)
+    progress = Progress(progress_file(f"control-plane-{who}", params["progress_path"], params["state_dir"]), who)
     outcomes = manage_all(request, progress) if params["all"] else [manage(params["name"], request, progress)]
     return {
         "changed": any(outcome.differences.changed for outcome in outcomes),
@@ -122,14 +120,6 @@ def _switched(params: Mapping[str, Any], option: str) -> dict[str, bool]:
             raise FleetError(f"{option}.{name} is {value!r}; it must be true or false", option=option)
         found[str(name)] = text in ("true", "yes", "1", "on")
     return found
-
-
-def _progress_path(params: Mapping[str, Any], who: str) -> str:
-    folder = os.path.join(params["state_dir"] or state_dir(), "progress")
-    path: str = params["progress_path"] or os.path.join(folder, f"control-plane-{who}.jsonl")
-    if os.path.exists(path) and os.path.getsize(path) > MAX_PROGRESS_BYTES:
-        os.unlink(path)
-    return path
 
 
 def _named_diff(outcome: Outcome) -> dict[str, Any]:

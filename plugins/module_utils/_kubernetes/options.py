@@ -8,23 +8,19 @@ Names and environment variables are those that users of kubernetes.core know.
 from __future__ import annotations
 
 import gc
-import os
 from typing import Any, Mapping
 
 from ansible.module_utils.basic import env_fallback
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import progress_dir
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress, progress_file
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.access import ClusterAddress
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.client import Kubernetes
 
 MAX_CONCURRENCY = 256
 # An API server that restarts is away for a few seconds.
 PATIENCE_S = 15.0
-# Progress of earlier runs is of no use to anybody.
-_MAX_PROGRESS_BYTES = 1 << 20
 
 
 def cluster_arguments() -> dict[str, dict[str, Any]]:
@@ -115,10 +111,9 @@ def check_limits(params: Mapping[str, Any]) -> None:
 
 def open_progress(params: Mapping[str, Any], name: str, who: str) -> Progress:
     """Lines of progress where the callback looks for them, or at progress_path."""
-    path = params.get("progress_path") or os.path.join(progress_dir(), f"{name}.jsonl")
+    path = params.get("progress_path")
     try:
-        if os.path.exists(path) and os.path.getsize(path) > _MAX_PROGRESS_BYTES:
-            os.unlink(path)
+        path = progress_file(name, path)
         progress = Progress(path, who)
         progress.say("starting")
     except OSError as error:

@@ -4,27 +4,24 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Iterable, Mapping, Optional
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import cache_dir, state_dir
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import cache_dir
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress, progress_file
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Machine
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.manage import Outcome, Request, manage, manage_all
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.parts import PartsRequest
 
 # These need to know what the host is to be.
 STARTING_STATES = ("present", "started", "restarted")
-# Progress of earlier runs is of no use to anybody.
-MAX_PROGRESS_BYTES = 1 << 20
 
 
 def run(params: Mapping[str, Any], machine: Optional[Machine], check_mode: bool) -> dict[str, Any]:
     """What the module returns."""
     request = to_request(params, machine, check_mode)
     who = "all" if params["all"] else params["name"]
-    progress = Progress(_progress_path(params, who), who)
+    progress = Progress(progress_file(f"virtual-host-{who}", params["progress_path"], params["state_dir"]), who)
     outcomes = manage_all(request, progress) if params["all"] else [manage(params["name"], request, progress)]
     return {
         "changed": any(outcome.differences.changed for outcome in outcomes),
@@ -76,14 +73,6 @@ def warnings(hosts: Iterable[Mapping[str, Any]]) -> list[str]:
                 f"virtual host {host['name']} has devices that QEMU cannot put at the described address: {', '.join(moves)}"
             )
     return found
-
-
-def _progress_path(params: Mapping[str, Any], who: str) -> str:
-    folder = os.path.join(params["state_dir"] or state_dir(), "progress")
-    path: str = params["progress_path"] or os.path.join(folder, f"virtual-host-{who}.jsonl")
-    if os.path.exists(path) and os.path.getsize(path) > MAX_PROGRESS_BYTES:
-        os.unlink(path)
-    return path
 
 
 def _named_diff(outcome: Outcome) -> dict[str, Any]:

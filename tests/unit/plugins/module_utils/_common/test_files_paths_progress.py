@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import DeadlineExpired, FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.files import FileLock, read_json, write_json_atomic
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import cache_dir, progress_dir, state_dir
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress, progress_file
 
 
 def test_json_round_trip_mode_and_no_leftovers(tmp_path):
@@ -61,6 +61,17 @@ def test_lock_keeps_others_out_and_goes_with_its_holder(tmp_path):
     with FileLock(path, timeout_s=5) as lock:
         assert open(path).read() == str(os.getpid())
     lock.release()
+
+
+def test_progress_file_is_short(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert progress_file("run") == progress_dir() + "/run.jsonl"
+    assert progress_file("run", state_root="/s") == "/s/progress/run.jsonl"
+    given = tmp_path / "mine.jsonl"
+    for size, stays in ((1 << 20, True), ((1 << 20) + 1, False)):
+        given.write_bytes(b"x" * size)
+        assert progress_file("run", str(given), "/s") == str(given)
+        assert given.exists() is stays
 
 
 def test_progress_appends_lines(tmp_path):
