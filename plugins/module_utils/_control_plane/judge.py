@@ -10,6 +10,7 @@ from typing import Mapping, Optional
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.logs import excerpt, tail
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import boot_id
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.state_folder import StateError
 from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane.state import (
     COMPONENTS,
     RUNNING,
@@ -18,7 +19,6 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane.state 
     ClusterPaths,
     ClusterState,
     Component,
-    StateError,
 )
 
 ABSENT, CRASHED, STALE = "absent", "crashed", "stale"

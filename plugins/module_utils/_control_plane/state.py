@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Mapping, Optional
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.files import FileLock, read_json, write_json_atomic
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import state_dir
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import (
-    ProcessRef,
-    boot_id,
-    start_time_of,
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import boot_id, start_time_of
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.state_folder import (
+    LoggedProcess,
+    StateError,
+    StateFolder,
+    complete_state,
+    known_fields,
+    list_folders,
 )
 
 FOLDER = "control-planes"
@@ -35,22 +37,10 @@ COMPONENTS = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK)
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")
 
 
-class StateError(FleetError):
-    """The name or the state of a control plane cannot be used."""
+# A process of a control plane, with its log.
+Component = LoggedProcess
 
-
-@dataclass(frozen=True)
-class Component:
-    """A process of a control plane, with its log."""
-
-    name: str
-    pid: int
-    start_time: int
-    log: str
-
-    @property
-    def ref(self) -> ProcessRef:
-        return ProcessRef(self.pid, self.start_time)
+_WHAT = "a control plane"
 
 
 @dataclass
@@ -77,19 +67,14 @@ class ClusterState:
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> ClusterState:
-        known = {item.name for item in fields(cls)}
-        values: dict[str, Any] = {key: value for key, value in raw.items() if key in known}
-        try:
+        values = known_fields(cls, raw)
+        with complete_state(_WHAT):
             values["components"] = [Component(**item) for item in values.get("components", [])]
             values["starter"] = Component(**values["starter"]) if values.get("starter") else None
             return cls(**values)
-        except TypeError as error:
-            raise StateError(
-                f"the state of a control plane is incomplete: {error}; remove its folder to start afresh"
-            ) from error
 
 
-class ClusterPaths:
+class ClusterPaths(StateFolder):
     """Where the files of one control plane are."""
 
     def __init__(self, name: str, state_root: Optional[str] = None) -> None:
@@ -98,10 +83,7 @@ class ClusterPaths:
                 f"name is {name!r}; a control plane is named by 1 to 40 lower-case letters, digits and '-', with a letter or digit at both ends",
                 name=name,
             )
-        self.name = name
-        self.root = clusters_root(state_root)
-        self.folder = os.path.join(self.root, name)
-        self.state = self._in("state.json")
+        super().__init__(clusters_root(state_root), name, _WHAT)
         self.kubeconfig = self._in("kubeconfig")
         self.etcd = self._in("etcd")
         self.pki = self._in("pki")
@@ -111,8 +93,6 @@ class ClusterPaths:
         self.cluster = os.path.join(self.kwok, "clusters", name)
         # kwokctl writes it when the layout is complete.
         self.layout = os.path.join(self.cluster, "kwok.yaml")
-        # Next to the folder, not in it: the lock must outlive the folder's removal.
-        self.lock = os.path.join(self.root, f".{name}.lock")
 
     @property
     def context(self) -> str:
@@ -132,24 +112,12 @@ class ClusterPaths:
         """A file of the layout, whether or not its folder is a link already."""
         return os.path.join(self.cluster, "pki", name)
 
-    def _in(self, name: str) -> str:
-        return os.path.join(self.folder, name)
-
-    def guard(self, timeout_s: float) -> FileLock:
-        return FileLock(self.lock, timeout_s)
-
     def load(self) -> Optional[ClusterState]:
-        raw = read_json(self.state)
-        if raw is None:
-            return None
-        if not isinstance(raw, dict):
-            raise StateError(
-                f"{self.state} does not hold the state of a control plane; remove it to start afresh", path=self.state
-            )
-        return ClusterState.from_dict(raw)
+        raw = self.read_state()
+        return None if raw is None else ClusterState.from_dict(raw)
 
     def save(self, state: ClusterState) -> None:
-        write_json_atomic(self.state, state.to_dict())
+        self.write_state(state.to_dict())
 
     def started(self) -> list[Component]:
         """The components that kwokctl has started and that still run, whoever asked for them.
@@ -173,12 +141,7 @@ def clusters_root(state_root: Optional[str] = None) -> str:
 
 def list_clusters(state_root: Optional[str] = None) -> list[str]:
     """The names of all control planes that have a folder here, running or not."""
-    root = clusters_root(state_root)
-    try:
-        entries = sorted(os.listdir(root))
-    except FileNotFoundError:
-        return []
-    return [name for name in entries if _NAME.match(name) and os.path.isdir(os.path.join(root, name))]
+    return list_folders(clusters_root(state_root), _NAME)
 
 
 def _read_pid(path: str) -> Optional[int]:

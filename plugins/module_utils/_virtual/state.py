@@ -7,13 +7,19 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Mapping, Optional
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.files import FileLock, read_json, write_json_atomic
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import NAME, state_dir
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import ProcessRef, boot_id
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import boot_id
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.state_folder import (
+    LoggedProcess,
+    StateError,
+    StateFolder,
+    complete_state,
+    known_fields,
+    list_folders,
+)
 
 HOSTS_FOLDER = "virtual-hosts"
 # sun_path of unix(7) has 108 bytes, the last of which is a zero.
@@ -24,22 +30,10 @@ _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
 STARTING, RUNNING, STOPPED = "starting", "running", "stopped"
 
 
-class StateError(FleetError):
-    """The name or the state of a virtual host cannot be used."""
+# A process of a virtual host, with its log.
+Program = LoggedProcess
 
-
-@dataclass(frozen=True)
-class Program:
-    """A process of a virtual host, with its log."""
-
-    name: str
-    pid: int
-    start_time: int
-    log: str
-
-    @property
-    def ref(self) -> ProcessRef:
-        return ProcessRef(self.pid, self.start_time)
+_WHAT = "a virtual host"
 
 
 @dataclass
@@ -79,20 +73,15 @@ class HostState:
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> HostState:
-        known = {item.name for item in fields(cls)}
-        values: dict[str, Any] = {key: value for key, value in raw.items() if key in known}
-        try:
+        values = known_fields(cls, raw)
+        with complete_state(_WHAT):
             for key in ("qemu", "devices"):
                 values[key] = Program(**values[key]) if values.get(key) else None
             values["servers"] = [Program(**item) for item in values.get("servers", [])]
             return cls(**values)
-        except TypeError as error:
-            raise StateError(
-                f"the state of a virtual host is incomplete: {error}; remove its folder to start afresh"
-            ) from error
 
 
-class HostPaths:
+class HostPaths(StateFolder):
     """Where the files of one virtual host are."""
 
     def __init__(self, name: str, state_root: Optional[str] = None) -> None:
@@ -101,10 +90,7 @@ class HostPaths:
                 f"name is {name!r}; a virtual host is named by 1 to 63 letters, digits, '.', '_' and '-', beginning with a letter or digit",
                 name=name,
             )
-        self.name = name
-        self.root = hosts_root(state_root)
-        self.folder = os.path.join(self.root, name)
-        self.state = self._in("state.json")
+        super().__init__(hosts_root(state_root), name, _WHAT)
         self.disk = self._in("disk.qcow2")
         self.console = self._in("console.log")
         self.qemu_log = self._in("qemu.log")
@@ -113,30 +99,16 @@ class HostPaths:
         self.known_hosts = self._in("known_hosts")
         self.server_folder = self._in("server")
         self.nested_folder = self._in("nested")
-        # Next to the folder, not in it: the lock must outlive the folder's removal.
-        self.lock = os.path.join(self.root, f".{name}.lock")
 
     def server_log(self, device: str) -> str:
         return self._in(f"server-{device}.log")
 
-    def _in(self, name: str) -> str:
-        return os.path.join(self.folder, name)
-
-    def guard(self, timeout_s: float) -> FileLock:
-        return FileLock(self.lock, timeout_s)
-
     def load(self) -> Optional[HostState]:
-        raw = read_json(self.state)
-        if raw is None:
-            return None
-        if not isinstance(raw, dict):
-            raise StateError(
-                f"{self.state} does not hold the state of a virtual host; remove it to start afresh", path=self.state
-            )
-        return HostState.from_dict(raw)
+        raw = self.read_state()
+        return None if raw is None else HostState.from_dict(raw)
 
     def save(self, state: HostState) -> None:
-        write_json_atomic(self.state, state.to_dict())
+        self.write_state(state.to_dict())
 
 
 def hosts_root(state_root: Optional[str] = None) -> str:
@@ -145,11 +117,7 @@ def hosts_root(state_root: Optional[str] = None) -> str:
 
 def list_hosts(state_root: Optional[str] = None) -> list[str]:
     """The names of all virtual hosts that have a folder here, running or not."""
-    try:
-        entries = sorted(os.listdir(hosts_root(state_root)))
-    except FileNotFoundError:
-        return []
-    return [name for name in entries if _NAME.match(name) and os.path.isdir(os.path.join(hosts_root(state_root), name))]
+    return list_folders(hosts_root(state_root), _NAME)
 
 
 def runtime_dir(paths: HostPaths, environ: Optional[Mapping[str, str]] = None, run: str = "/run") -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import wait_gone
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.state_folder import StateError
 from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane.judge import (
     ABSENT,
     CRASHED,
@@ -23,7 +24,6 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane.state 
     STOPPED,
     ClusterPaths,
     ClusterState,
-    StateError,
     list_clusters,
 )
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.state_folder import StateError
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.state import (
     LONGEST_SOCKET_NAME,
     MAX_SOCKET_PATH_BYTES,
     HostPaths,
     HostState,
     Program,
-    StateError,
     list_hosts,
     runtime_dir,
 )
