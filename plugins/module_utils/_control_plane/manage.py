@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Sequence
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.all_of_them import act_on_all
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.differences import Differences
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
 from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane import kubeconfig, lifecycle
 from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane.binaries import (
@@ -136,20 +136,12 @@ def manage(name: str, request: Request, progress: Progress) -> Outcome:
 
 def manage_all(request: Request, progress: Progress) -> list[Outcome]:
     """Every control plane that has a folder here. One that fails does not save the others."""
-    outcomes: list[Outcome] = []
-    errors: list[FleetError] = []
-    for name in list_clusters(request.state_root):
-        try:
-            outcomes.append(manage(name, request, Progress(progress.path, name)))
-        except FleetError as error:
-            errors.append(error)
-    if errors:
-        raise FleetError(
-            "; ".join(error.message for error in errors),
-            clusters=[outcome.to_dict(ClusterPaths(outcome.name, request.state_root)) for outcome in outcomes],
-            errors=[error.message for error in errors],
-        )
-    return outcomes
+    return act_on_all(
+        list_clusters(request.state_root),
+        lambda name: manage(name, request, Progress(progress.path, name)),
+        "clusters",
+        lambda outcome: outcome.to_dict(ClusterPaths(outcome.name, request.state_root)),
+    )
 
 
 def _plan(name: str, request: Request, wanted: Switches, outcome: Outcome, progress: Progress) -> Optional[ClusterPlan]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from typing import Any, Iterable, Mapping, Optional
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.all_of_them import named_diff
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import cache_dir
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress, progress_file
@@ -15,7 +16,6 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane.binari
 from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane.features import switches
 from ansible_collections.gpulab.fleet.plugins.module_utils._control_plane.manage import (
     STARTING_STATES,
-    Outcome,
     Request,
     look,
     manage,
@@ -38,7 +38,11 @@ def run(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     return {
         "changed": any(outcome.differences.changed for outcome in outcomes),
         "clusters": [outcome.to_dict(ClusterPaths(outcome.name, request.state_root)) for outcome in outcomes],
-        "diff": [_named_diff(outcome) for outcome in outcomes if outcome.differences.changed],
+        "diff": [
+            named_diff(f"control plane {outcome.name}", outcome.differences)
+            for outcome in outcomes
+            if outcome.differences.changed
+        ],
     }
 
 
@@ -120,8 +124,3 @@ def _switched(params: Mapping[str, Any], option: str) -> dict[str, bool]:
             raise FleetError(f"{option}.{name} is {value!r}; it must be true or false", option=option)
         found[str(name)] = text in ("true", "yes", "1", "on")
     return found
-
-
-def _named_diff(outcome: Outcome) -> dict[str, Any]:
-    header = f"control plane {outcome.name}"
-    return {"before_header": header, "after_header": header, **outcome.differences.diff()}

@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.all_of_them import act_on_all
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.differences import Differences
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.logs import tail
@@ -133,17 +134,12 @@ def manage(name: str, request: Request, progress: Progress) -> Outcome:
 
 def manage_all(request: Request, progress: Progress) -> list[Outcome]:
     """Every host that has a folder here, also those that no inventory names any more. One that fails does not save the others."""
-    outcomes: list[Outcome] = []
-    errors: list[FleetError] = []
-    for name in list_hosts(request.state_root):
-        try:
-            outcomes.append(manage(name, request, Progress(progress.path, name)))
-        except FleetError as error:
-            errors.append(error)
-    if errors:
-        details = {"hosts": [outcome.to_dict() for outcome in outcomes], "errors": [error.message for error in errors]}
-        raise FleetError("; ".join(error.message for error in errors), **details)
-    return outcomes
+    return act_on_all(
+        list_hosts(request.state_root),
+        lambda name: manage(name, request, Progress(progress.path, name)),
+        "hosts",
+        Outcome.to_dict,
+    )
 
 
 def _plan(name: str, request: Request, outcome: Outcome, progress: Progress) -> Optional[HostPlan]:

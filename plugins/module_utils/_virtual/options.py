@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping, Optional
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.all_of_them import named_diff
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import cache_dir
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress, progress_file
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Machine
-from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.manage import Outcome, Request, manage, manage_all
+from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.manage import Request, manage, manage_all
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.parts import PartsRequest
 
 # These need to know what the host is to be.
@@ -26,7 +27,11 @@ def run(params: Mapping[str, Any], machine: Optional[Machine], check_mode: bool)
     return {
         "changed": any(outcome.differences.changed for outcome in outcomes),
         "hosts": [outcome.to_dict() for outcome in outcomes],
-        "diff": [_named_diff(outcome) for outcome in outcomes if outcome.differences.changed],
+        "diff": [
+            named_diff(f"virtual host {outcome.name}", outcome.differences)
+            for outcome in outcomes
+            if outcome.differences.changed
+        ],
     }
 
 
@@ -73,8 +78,3 @@ def warnings(hosts: Iterable[Mapping[str, Any]]) -> list[str]:
                 f"virtual host {host['name']} has devices that QEMU cannot put at the described address: {', '.join(moves)}"
             )
     return found
-
-
-def _named_diff(outcome: Outcome) -> dict[str, Any]:
-    header = f"virtual host {outcome.name}"
-    return {"before_header": header, "after_header": header, **outcome.differences.diff()}
