@@ -314,17 +314,16 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.served im
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Machine
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices import (
     KUBERNETES,
-    DriverSettings,
     Recording,
-    canonical,
     check_slices,
-    convert,
-    default_drivers,
+    chosen_drivers,
+    comparable,
+    driver_arguments,
+    exporter,
     read_slices,
     render_node,
 )
 
-V1 = "resource.k8s.io/v1"
 FAKE_TAINT = {"key": KWOK_ANNOTATION, "value": "fake", "effect": "NoSchedule"}
 
 ARGUMENT_SPEC: dict[str, Any] = {
@@ -339,16 +338,7 @@ ARGUMENT_SPEC: dict[str, Any] = {
     "keep_others": {"type": "bool", "default": False},
     "machine": {"type": "raw"},
     "recording": {"type": "raw"},
-    "drivers": {
-        "type": "list",
-        "elements": "dict",
-        "options": {
-            "name": {"type": "str", "required": True},
-            "release": {"type": "str"},
-            "mode": {"type": "str", "default": "full"},
-            "options": {"type": "dict", "default": {}},
-        },
-    },
+    "drivers": driver_arguments(),
     "kubernetes_version": {"type": "str"},
     "labels": {"type": "dict", "default": {}},
     "annotations": {"type": "dict", "default": {}},
@@ -398,14 +388,7 @@ def set_name_of(params: Params) -> str:
 def renderer_of(params: Params, machine: Optional[Machine]) -> Renderer:
     """How the slices of a node are made."""
     if machine is not None:
-        chosen = params["drivers"]
-        drivers = (
-            default_drivers(machine)
-            if chosen is None
-            else tuple(
-                DriverSettings(entry["name"], entry["release"], entry["mode"], entry["options"]) for entry in chosen
-            )
-        )
+        drivers = chosen_drivers(machine, params["drivers"])
         described = machine
         return lambda node, uid, version: render_node(
             described, node=node, node_uid=uid, drivers=drivers, kubernetes=version
@@ -464,11 +447,6 @@ def template_of(params: Params, machine: Optional[Machine], set_name: str, versi
     )
 
 
-def as_v1(slice_: Mapping[str, Any]) -> dict[str, Any]:
-    """A slice in the form in which slices are compared."""
-    return canonical(slice_ if slice_["apiVersion"] == V1 else convert(slice_, V1))
-
-
 def describe_set(params: Params, set_name: str, names: tuple[str, ...], server_version: str) -> FleetSpec:
     """The options as a specification; what cannot be is refused. Without a server's version its limits are not known yet."""
     machine = load(params["machine"]) if params["machine"] is not None else None
@@ -479,11 +457,11 @@ def describe_set(params: Params, set_name: str, names: tuple[str, ...], server_v
     if server_version or params["kubernetes_version"]:
         check_slices(render(names[0] if names else PLACEHOLDER, None, version), version)
     pools = tuple(
-        (driver, pool, tuple(digest(as_v1(slice_)["spec"], slice_["metadata"]["name"]) for slice_ in slices))
+        (driver, pool, tuple(digest(comparable(slice_)["spec"], slice_["metadata"]["name"]) for slice_ in slices))
         for (driver, pool), slices in by_pool(sample).items()
     )
     # All nodes are rendered alike: what is canonical once need not be made so each time.
-    refine = dict if all(as_v1(slice_) == slice_ for slice_ in sample) else as_v1
+    refine = dict if all(comparable(slice_) == slice_ for slice_ in sample) else comparable
     return FleetSpec(
         template=template_of(params, machine, set_name, version),
         names=names,
@@ -535,9 +513,18 @@ def run(module: AnsibleModule, report: Report) -> tuple[dict[str, Any], Optional
             describe_set(params, set_name, names, version.git) if present else describe_removal(params, set_name, names)
         )
         kind = resource_kind("ResourceSlice", api_version)
-        export = dict if api_version == "v1" else lambda slice_: convert(slice_, kind.api_version)
         progress = open_progress(params, f"fake-nodes-{set_name}", set_name)
-        fleet = Fleet(kubernetes, kind, spec, as_v1, export, report, progress, deadline, show_differences=module._diff)
+        fleet = Fleet(
+            kubernetes,
+            kind,
+            spec,
+            comparable,
+            exporter(kind.api_version),
+            report,
+            progress,
+            deadline,
+            show_differences=module._diff,
+        )
         fleet.run()
         for path in fleet.left_out:
             module.warn(f"the API server drops spec.{path}; the slices were published without it")

@@ -308,17 +308,17 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.slice_set
 )
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices import (
     KUBERNETES,
-    DriverSettings,
     canonical,
     check_slices,
+    chosen_drivers,
+    comparable,
     convert,
-    default_drivers,
+    driver_arguments,
+    exporter,
     read_slices,
     render_node,
     to_yaml,
 )
-
-V1 = f"{DRA_GROUP}/v1"
 
 ARGUMENT_SPEC: dict[str, Any] = {
     **cluster_arguments(),
@@ -328,16 +328,7 @@ ARGUMENT_SPEC: dict[str, Any] = {
     "src": {"type": "list", "elements": "path"},
     "machine": {"type": "raw"},
     "nodes": {"type": "list", "elements": "str"},
-    "drivers": {
-        "type": "list",
-        "elements": "dict",
-        "options": {
-            "name": {"type": "str", "required": True},
-            "release": {"type": "str"},
-            "mode": {"type": "str", "default": "full"},
-            "options": {"type": "dict", "default": {}},
-        },
-    },
+    "drivers": driver_arguments(),
     "set": {"type": "str"},
     "labels": {"type": "dict", "default": {}},
     "prune": {"type": "bool", "default": False},
@@ -431,23 +422,13 @@ def inline_slices(given: Sequence[Any]) -> list[Slice]:
 def machine_slices(params: Params, version: str, all_nodes: bool) -> list[Slice]:
     """The slices of a machine for each of the nodes."""
     machine = load(params["machine"])
-    chosen = params["drivers"]
-    drivers = (
-        default_drivers(machine)
-        if chosen is None
-        else tuple(DriverSettings(entry["name"], entry["release"], entry["mode"], entry["options"]) for entry in chosen)
-    )
+    drivers = chosen_drivers(machine, params["drivers"])
     nodes = check_names(params["nodes"] or (), "nodes")
     return [
         slice_
         for node in (nodes if all_nodes else nodes[:1])
         for slice_ in render_node(machine, node=node, node_uid=None, drivers=drivers, kubernetes=version)
     ]
-
-
-def as_v1(slice_: Mapping[str, Any]) -> Slice:
-    """A slice in the form in which slices are compared."""
-    return canonical(slice_ if slice_["apiVersion"] == V1 else convert(slice_, V1))
 
 
 def render(module: AnsibleModule) -> dict[str, Any]:
@@ -495,9 +476,9 @@ def describe(params: Params, slices: Sequence[Slice], samples: Sequence[Slice]) 
     )
     absent = params["state"] == "absent"
     described = any(params[option] is not None for option in ("slices", "src", "machine"))
-    inspected = [as_v1(slice_) for slice_ in samples]
+    inspected = [comparable(slice_) for slice_ in samples]
     # What is derived is rendered alike: when that of one node is canonical, that of all is.
-    refine = dict if params["slices"] is None and params["src"] is None and inspected == list(samples) else as_v1
+    refine = dict if params["slices"] is None and params["src"] is None and inspected == list(samples) else comparable
     return SliceSetSpec(
         set_name=params["set"] or "default",
         slices=[] if absent else [refine(slice_) for slice_ in slices],
@@ -559,11 +540,18 @@ def publish(module: AnsibleModule, report: Report) -> tuple[dict[str, Any], Opti
         api_version = choose(kubernetes, params, slices)
         extra["kubernetes"] = {"version": version.git, "api_version": api_version}
         kind = resource_kind("ResourceSlice", api_version)
-        export = dict if api_version == "v1" else lambda slice_: convert(slice_, kind.api_version)
         progress = open_progress(params, f"slices-{extra['set']}", extra["set"])
         spec = describe(params, slices, samples)
         work = SliceSet(
-            kubernetes, kind, spec, as_v1, export, report, progress, deadline, show_differences=module._diff
+            kubernetes,
+            kind,
+            spec,
+            comparable,
+            exporter(kind.api_version),
+            report,
+            progress,
+            deadline,
+            show_differences=module._diff,
         )
         work.run()
         for path in work.left_out:

@@ -215,7 +215,7 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.files import write_text_atomic
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.client import Kubernetes
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.device_cel import compile_selector
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.kinds import DRA_GROUP, resource_kind
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.kinds import resource_kind
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.marks import clean_metadata
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.options import (
     cluster_arguments,
@@ -224,9 +224,8 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.options i
     secrets_of,
 )
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.survey import Survey
-from ansible_collections.gpulab.fleet.plugins.module_utils._slices import convert, normalise, to_yaml
+from ansible_collections.gpulab.fleet.plugins.module_utils._slices import as_v1, normalise, to_yaml
 
-V1 = f"{DRA_GROUP}/v1"
 # Slices are large.
 PAGE = 200
 
@@ -270,7 +269,7 @@ def look(kubernetes: Kubernetes, params: Mapping[str, Any], check_mode: bool) ->
     kept: list[dict[str, Any]] = []
     matching: set[tuple[str, str]] = set()
     for slice_ in selected(kubernetes, api_version, params):
-        if survey.add_slice(slice_ if slice_["apiVersion"] == V1 else convert(slice_, V1)):
+        if survey.add_slice(as_v1(slice_)):
             matching.add(pool_of(slice_))
         if "slices" in gather or params["dest"]:
             kept.append(slice_)

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices.errors import SliceError
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices.values import canonical_quantity
-from ansible_collections.gpulab.fleet.plugins.module_utils._slices.versions import API_VERSIONS, V1BETA1
+from ansible_collections.gpulab.fleet.plugins.module_utils._slices.versions import API_VERSIONS, V1, V1BETA1
 
 _NAME = "name"
 _BASIC = "basic"
@@ -92,6 +92,21 @@ def canonical(slice_: Mapping[str, Any]) -> dict[str, Any]:
     if not spec.get("sharedCounters"):
         spec.pop("sharedCounters", None)
     return result
+
+
+def as_v1(slice_: Mapping[str, Any]) -> dict[str, Any]:
+    """A slice in the form of resource.k8s.io/v1; what is in it already is shared, not copied."""
+    return dict(slice_) if slice_["apiVersion"] == V1 else convert(slice_, V1)
+
+
+def comparable(slice_: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a slice in the one form in which slices are compared."""
+    return canonical(as_v1(slice_))
+
+
+def exporter(api_version: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """From the form of resource.k8s.io/v1 to that of the version in which slices are sent."""
+    return dict if api_version == V1 else lambda slice_: convert(slice_, api_version)
 
 
 def _dicts(items: Any) -> list[dict[str, Any]]:

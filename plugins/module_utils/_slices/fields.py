@@ -9,7 +9,7 @@ pkg/apis/resource/types.go and pkg/apis/resource/validation/validation.go@009801
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional
 
 Release = tuple[int, int]
@@ -105,18 +105,7 @@ _SINCE_1_35 = Limits(
     consumed_per_slice=None,
     combined=False,
 )
-_SINCE_1_36 = Limits(
-    devices=128,
-    advanced_devices=64,
-    taints=16,
-    attribute_values=48,
-    counter_sets=8,
-    counters_per_set=32,
-    counters_per_slice=None,
-    consumptions_per_device=2,
-    consumed_per_slice=None,
-    combined=False,
-)
+_SINCE_1_36 = replace(_SINCE_1_35, attribute_values=48)
 
 
 def limits_of(release: Release) -> Limits:

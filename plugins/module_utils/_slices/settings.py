@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Any, Optional
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Machine
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices.releases import (
@@ -32,6 +32,27 @@ class DriverSettings:
     release: Optional[str] = None
     mode: str = FULL
     options: Mapping[str, object] = field(default_factory=dict, hash=False)
+
+
+def driver_arguments() -> dict[str, Any]:
+    """The argument spec of the option ``drivers`` of modules that render a machine."""
+    return {
+        "type": "list",
+        "elements": "dict",
+        "options": {
+            "name": {"type": "str", "required": True},
+            "release": {"type": "str"},
+            "mode": {"type": "str", "default": FULL},
+            "options": {"type": "dict", "default": {}},
+        },
+    }
+
+
+def chosen_drivers(machine: Machine, given: Optional[Sequence[Mapping[str, Any]]]) -> tuple[DriverSettings, ...]:
+    """What the option ``drivers`` means; unset, those that have something to publish on the machine."""
+    if given is None:
+        return default_drivers(machine)
+    return tuple(DriverSettings(entry["name"], entry["release"], entry["mode"], entry["options"]) for entry in given)
 
 
 def default_drivers(machine: Machine) -> tuple[DriverSettings, ...]:

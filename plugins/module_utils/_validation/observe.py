@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Mapping, Optional
+from typing import Any, Callable, Iterable, Optional
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._checks.dra_view import (
     Object,
@@ -18,10 +18,9 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._checks.dra_view impo
     results_of,
 )
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.client import Kubernetes
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.kinds import DRA_GROUP, POD, resource_kind
-from ansible_collections.gpulab.fleet.plugins.module_utils._slices import convert
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.kinds import POD, resource_kind
+from ansible_collections.gpulab.fleet.plugins.module_utils._slices import as_v1
 
-V1 = f"{DRA_GROUP}/v1"
 # Slices are large.
 PAGE = 200
 # The slices of this many nodes are asked for one by one; of more, all are listed.
@@ -110,8 +109,3 @@ class Observer:
             for slice_ in self.kubernetes.list(kind, fields=f"spec.driver={driver}", limit=PAGE)
             if pool_key(slice_) in pools
         ]
-
-
-def as_v1(slice_: Mapping[str, Any]) -> dict[str, Any]:
-    """A slice in the form of resource.k8s.io/v1."""
-    return dict(slice_) if slice_["apiVersion"] == V1 else convert(slice_, V1)
