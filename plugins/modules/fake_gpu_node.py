@@ -308,9 +308,10 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.options i
     secrets_of,
     writing_arguments,
 )
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.outcome import failure_of, result_of
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.outcome import finish, warn_of_dropped
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.report import Report
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.served import choose_version
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.set_run import Job
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Machine
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices import (
     KUBERNETES,
@@ -453,15 +454,16 @@ def describe_set(params: Params, set_name: str, names: tuple[str, ...], server_v
     version = params["kubernetes_version"] or server_version or KUBERNETES[-1]
     render = renderer_of(params, machine)
     sample = [dict(slice_) for slice_ in render(PLACEHOLDER, None, version)]
+    compared = [comparable(slice_) for slice_ in sample]
     # Every node has the same devices, so one of them shows what the API would refuse.
     if server_version or params["kubernetes_version"]:
         check_slices(render(names[0] if names else PLACEHOLDER, None, version), version)
     pools = tuple(
-        (driver, pool, tuple(digest(comparable(slice_)["spec"], slice_["metadata"]["name"]) for slice_ in slices))
-        for (driver, pool), slices in by_pool(sample).items()
+        (driver, pool, tuple(digest(slice_["spec"], slice_["metadata"]["name"]) for slice_ in slices))
+        for (driver, pool), slices in by_pool(compared).items()
     )
     # All nodes are rendered alike: what is canonical once need not be made so each time.
-    refine = dict if all(comparable(slice_) == slice_ for slice_ in sample) else comparable
+    refine = dict if compared == sample else comparable
     return FleetSpec(
         template=template_of(params, machine, set_name, version),
         names=names,
@@ -514,20 +516,10 @@ def run(module: AnsibleModule, report: Report) -> tuple[dict[str, Any], Optional
         )
         kind = resource_kind("ResourceSlice", api_version)
         progress = open_progress(params, f"fake-nodes-{set_name}", set_name)
-        fleet = Fleet(
-            kubernetes,
-            kind,
-            spec,
-            comparable,
-            exporter(kind.api_version),
-            report,
-            progress,
-            deadline,
-            show_differences=module._diff,
-        )
+        job = Job(kubernetes, kind, comparable, exporter(kind.api_version), report, progress, deadline, module._diff)
+        fleet = Fleet(job, spec)
         fleet.run()
-        for path in fleet.left_out:
-            module.warn(f"the API server drops spec.{path}; the slices were published without it")
+        warn_of_dropped(module, fleet.left_out)
     except FleetError as error:
         return extra, error, kubernetes
     return extra, None, kubernetes
@@ -548,13 +540,7 @@ def main() -> None:
     started_s = time.monotonic()
     report = Report(("Node", "ResourceSlice"), module.params["results_limit"])
     extra, error, kubernetes = run(module, report)
-    for warning in kubernetes.warnings if kubernetes is not None else ():
-        module.warn(warning)
-    result = {**extra, **result_of(report, kubernetes, time.monotonic() - started_s, module._diff)}
-    message = failure_of(report, error)
-    if message is not None:
-        module.fail_json(msg=message, **{**(error.details if error is not None else {}), **result})
-    module.exit_json(**result)
+    finish(module, report, error, kubernetes, extra, started_s)
 
 
 if __name__ == "__main__":

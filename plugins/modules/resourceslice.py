@@ -298,9 +298,10 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.options i
     secrets_of,
     writing_arguments,
 )
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.outcome import failure_of, result_of
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.outcome import finish, warn_of_dropped
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.report import Report
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.served import choose_version, require_served
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.set_run import Job
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.slice_set import (
     Selection,
     SliceSet,
@@ -542,20 +543,10 @@ def publish(module: AnsibleModule, report: Report) -> tuple[dict[str, Any], Opti
         kind = resource_kind("ResourceSlice", api_version)
         progress = open_progress(params, f"slices-{extra['set']}", extra["set"])
         spec = describe(params, slices, samples)
-        work = SliceSet(
-            kubernetes,
-            kind,
-            spec,
-            comparable,
-            exporter(kind.api_version),
-            report,
-            progress,
-            deadline,
-            show_differences=module._diff,
-        )
+        job = Job(kubernetes, kind, comparable, exporter(kind.api_version), report, progress, deadline, module._diff)
+        work = SliceSet(job, spec)
         work.run()
-        for path in work.left_out:
-            module.warn(f"the API server drops spec.{path}; the slices were published without it")
+        warn_of_dropped(module, work.left_out)
     except FleetError as error:
         return extra, error, kubernetes
     return extra, None, kubernetes
@@ -580,21 +571,15 @@ def main() -> None:
         except FleetError as error:
             module.fail_json(msg=error.message, **error.details)
         module.exit_json(**rendered)
-    finish(module)
+    change(module)
 
 
-def finish(module: AnsibleModule) -> None:
+def change(module: AnsibleModule) -> None:
     """States that need a cluster."""
     started_s = time.monotonic()
     report = Report(("ResourceSlice",), module.params["results_limit"])
     extra, error, kubernetes = publish(module, report)
-    for warning in kubernetes.warnings if kubernetes is not None else ():
-        module.warn(warning)
-    result = {**extra, **result_of(report, kubernetes, time.monotonic() - started_s, module._diff)}
-    message = failure_of(report, error)
-    if message is not None:
-        module.fail_json(msg=message, **{**(error.details if error is not None else {}), **result})
-    module.exit_json(**result)
+    finish(module, report, error, kubernetes, extra, started_s)
 
 
 if __name__ == "__main__":

@@ -10,19 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Callable, Iterable, Mapping, Optional, Sequence
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.client import Kubernetes
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.content import Canonical, Slice
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.content import Slice
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.errors import Conflict
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.inventory import (
     Inventory,
     PoolKey,
-    refuse_foreign_pools,
     take_inventory,
 )
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.kinds import NODE, Kind
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.kinds import NODE
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.marks import SET_LABEL
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.nodes import (
     NodeSeen,
@@ -33,9 +29,9 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.nodes imp
     see_node,
 )
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.publish import Group, Publisher
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.report import Done, Report
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.report import Done
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.rights import require_rights
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.run import Runner
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.set_run import Job, SetRun
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.wait import wait_for
 
 # Stands for the name of any node; renderings of it show what is the same on all of them.
@@ -73,40 +69,19 @@ class _Nodes:
     strangers: dict[str, Optional[str]] = field(default_factory=dict)
 
 
-class Fleet:
+class Fleet(SetRun):
     """One run for one set."""
 
-    def __init__(
-        self,
-        kubernetes: Kubernetes,
-        kind: Kind,
-        spec: FleetSpec,
-        canonical: Canonical,
-        export: Canonical,
-        report: Report,
-        progress: Progress,
-        deadline: Deadline,
-        show_differences: bool = False,
-    ) -> None:
-        self.kubernetes = kubernetes
-        self.kind = kind
+    def __init__(self, job: Job, spec: FleetSpec) -> None:
+        super().__init__(job, spec.continue_on_error)
         self.spec = spec
-        self.canonical = canonical
-        self.export = export
-        self.runner = Runner(kubernetes, report, progress, deadline, stop_on_error=not spec.continue_on_error)
-        self.report = report
-        self.progress = progress
-        self.deadline = deadline
-        self.show_differences = show_differences
-        # Fields that the server drops, with a slice that has them.
-        self.left_out: Mapping[str, str] = {}
 
     def run(self) -> None:
         """Bring the set to its specification; what was done is in the report, whatever happens."""
         nodes = self._read_nodes()
         inventory = take_inventory(self.kubernetes, self.kind, self.spec.template.set_name)
         self._refuse_strangers(nodes)
-        publisher = Publisher(self.kubernetes, self.kind, inventory, self.canonical, self.export, self.show_differences)
+        publisher = self.publisher(inventory)
         leaving = self._leaving(nodes)
         uids = {name: node.uid for name, node in nodes.ours.items()}
         groups = {name: self._group(name, uids.get(name, "")) for name in self.spec.names}
@@ -234,14 +209,12 @@ class Fleet:
             needed.append(("delete", self.kind, ""))
         require_rights(self.kubernetes, needed)
         if unsettled:
-            refuse_foreign_pools(
-                self.kubernetes,
-                self.kind,
-                inventory,
+            self.check_slices(
+                publisher,
                 (key for name in unsettled for key in self._pools(name)),
+                (self.job.canonical(slice_) for slice_ in self.spec.sample),
+                self.spec.tolerate_dropped,
             )
-            publisher.probe((self.canonical(slice_) for slice_ in self.spec.sample), self.spec.tolerate_dropped)
-            self.left_out = publisher.left_out
 
     # Writing
 
@@ -300,7 +273,7 @@ class Fleet:
                 NODE,
                 [node.name for node in leaving],
                 lambda node: (node is None, "still there"),
-                self.deadline,
+                self.job.deadline,
                 "nodes to be gone",
                 labels=f"{SET_LABEL}={self.spec.template.set_name}",
             )
@@ -325,9 +298,9 @@ class Fleet:
             NODE,
             self.spec.names,
             judge,
-            self.deadline,
+            self.job.deadline,
             "nodes to be ready",
             labels=f"{SET_LABEL}={self.spec.template.set_name}",
             hint="does KWOK run, and does it manage nodes with these annotations? wait: false does not wait for it",
-            on_progress=lambda ready, total: self.progress.say(f"{ready} of {total} nodes are ready"),
+            on_progress=lambda ready, total: self.job.progress.say(f"{ready} of {total} nodes are ready"),
         )

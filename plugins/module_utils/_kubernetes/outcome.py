@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+import time
+from typing import Any, Mapping, Optional
+
+from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.client import Kubernetes
@@ -32,3 +35,27 @@ def failure_of(report: Report, error: Optional[FleetError] = None) -> Optional[s
     if error is not None:
         return error.message
     return None
+
+
+def finish(
+    module: AnsibleModule,
+    report: Report,
+    error: Optional[FleetError],
+    kubernetes: Optional[Kubernetes],
+    extra: dict[str, Any],
+    started_s: float,
+) -> None:
+    """End a module that wrote many objects: what was done is told whether or not something went wrong."""
+    for warning in kubernetes.warnings if kubernetes is not None else ():
+        module.warn(warning)
+    result = {**extra, **result_of(report, kubernetes, time.monotonic() - started_s, module._diff)}
+    message = failure_of(report, error)
+    if message is not None:
+        module.fail_json(msg=message, **{**(error.details if error is not None else {}), **result})
+    module.exit_json(**result)
+
+
+def warn_of_dropped(module: AnsibleModule, fields: Mapping[str, str]) -> None:
+    """Fields that the server drops and that may be missing."""
+    for path in fields:
+        module.warn(f"the API server drops spec.{path}; the slices were published without it")

@@ -7,22 +7,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Callable, Mapping, Optional, Sequence
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
-from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.client import Kubernetes
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.content import Canonical, Slice, by_pool
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.content import Slice, by_pool
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.inventory import (
     Inventory,
     PoolKey,
-    refuse_foreign_pools,
     take_inventory,
 )
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.kinds import NODE, Kind
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.kinds import NODE
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.marks import Head, digest
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.publish import Group, Publisher
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.report import Report
 from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.rights import require_rights
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.run import Runner
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes.set_run import Job, SetRun
 
 
 @dataclass(frozen=True)
@@ -62,35 +57,17 @@ class SliceSetSpec:
     tolerate_dropped: bool = False
 
 
-class SliceSet:
+class SliceSet(SetRun):
     """One run for one set."""
 
-    def __init__(
-        self,
-        kubernetes: Kubernetes,
-        kind: Kind,
-        spec: SliceSetSpec,
-        canonical: Canonical,
-        export: Canonical,
-        report: Report,
-        progress: Progress,
-        deadline: Deadline,
-        show_differences: bool = False,
-    ) -> None:
-        self.kubernetes = kubernetes
-        self.kind = kind
+    def __init__(self, job: Job, spec: SliceSetSpec) -> None:
+        super().__init__(job, spec.continue_on_error)
         self.spec = spec
-        self.canonical = canonical
-        self.export = export
-        self.report = report
-        self.runner = Runner(kubernetes, report, progress, deadline, stop_on_error=not spec.continue_on_error)
-        self.show_differences = show_differences
-        self.left_out: Mapping[str, str] = {}
 
     def run(self) -> None:
         """Bring the set to its specification; what was done is in the report, whatever happens."""
         inventory = take_inventory(self.kubernetes, self.kind, self.spec.set_name)
-        publisher = Publisher(self.kubernetes, self.kind, inventory, self.canonical, self.export, self.show_differences)
+        publisher = self.publisher(inventory)
         pools = by_pool(self.spec.slices)
         owners = self._owners()
         groups = [self._group(key, slices, owners) for key, slices in pools.items()]
@@ -156,9 +133,7 @@ class SliceSet:
         require_rights(self.kubernetes, needed)
         if unsettled:
             keys = [key for group in unsettled for key in group.pools]
-            refuse_foreign_pools(self.kubernetes, self.kind, inventory, keys)
-            publisher.probe(self.spec.samples, self.spec.tolerate_dropped)
-            self.left_out = publisher.left_out
+            self.check_slices(publisher, keys, self.spec.samples, self.spec.tolerate_dropped)
 
 
 def _digests(slices: Sequence[Slice]) -> Callable[[PoolKey], Sequence[str]]:
