@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from fake_lxd import FakeLxd
 
 ROOT = Path(__file__).resolve().parents[3]
 LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
@@ -50,15 +50,8 @@ class Run:
 @pytest.fixture
 def ready_lxd() -> Iterator[Path]:
     """The folder of an LXD that is set up, and whose host needs nothing more."""
-    name = "gpulab_fake_lxd"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / "helpers" / "fake_lxd.py")
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
 
-    class Lxd(sys.modules[name].FakeLxd):  # type: ignore[misc,name-defined]
+    class Lxd(FakeLxd):
         def _route(self, method: str, parts: list[str], *rest: Any) -> Any:
             known = {"storage-pools": ["/1.0/storage-pools/default"], "networks": []}
             if parts[0] in known:

@@ -4,19 +4,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import sys
-from pathlib import Path
-
 import pytest
-from ansible.module_utils.common import warnings
-from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes import options, transport
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes import options
 from ansible_collections.gpulab.fleet.plugins.modules import device_class
 
-HELPER = Path(__file__).resolve().parents[3] / "helpers" / "fake_kubernetes.py"
 CLASSES = "deviceclasses.resource.k8s.io"
 ALL = {
     "gpu.nvidia.com",
@@ -28,38 +20,17 @@ ALL = {
 }
 
 
-def load_helper():
-    name = "gpulab_fake_kubernetes"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, HELPER)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
 @pytest.fixture
-def server(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(transport, "_FIRST_PAUSE_S", 0.01)
+def server(api_server, monkeypatch):
     monkeypatch.setattr(options, "PATIENCE_S", 0.3)
-    for variable in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG", "K8S_AUTH_HOST"):
-        monkeypatch.delenv(variable, raising=False)
-    running = load_helper().FakeKubernetes()
-    yield running
-    running.close()
+    return api_server
 
 
 @pytest.fixture
-def call(server, capsys):
+def call(server, run_module):
     def run(check_mode=False, fails=False, **params):
-        capsys.readouterr()
-        warnings._global_warnings.clear()
         arguments = {"host": server.url, **params, "_ansible_check_mode": check_mode, "_ansible_diff": True}
-        with patch_module_args(arguments), pytest.raises(SystemExit):
-            device_class.main()
-        result = json.loads(capsys.readouterr().out)
-        assert bool(result.get("failed")) is fails, result
-        return result
+        return run_module(device_class, arguments, fails)
 
     return run
 

@@ -4,34 +4,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 import yaml
-from ansible.module_utils.common import warnings
-from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.gpulab.fleet.plugins.module_utils._checks.result import Subject
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.deadline import Deadline
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes import options, transport
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes import options
 from ansible_collections.gpulab.fleet.plugins.modules import dra_check
 
-HELPER = Path(__file__).resolve().parents[3] / "helpers" / "fake_kubernetes.py"
 GROUP = "resource.k8s.io"
 GPU = "gpu.nvidia.com"
-
-
-def load_helper():
-    name = "gpulab_fake_kubernetes"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, HELPER)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
 
 
 class Cluster:
@@ -89,16 +73,10 @@ def running(name, claim):
 
 
 @pytest.fixture
-def server(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(transport, "_FIRST_PAUSE_S", 0.01)
+def server(api_server, monkeypatch):
     monkeypatch.setattr(options, "PATIENCE_S", 0.3)
     monkeypatch.setattr(dra_check, "INTERVAL_S", 0.05)
-    for variable in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG", "K8S_AUTH_HOST"):
-        monkeypatch.delenv(variable, raising=False)
-    running_server = load_helper().FakeKubernetes()
-    yield running_server
-    running_server.close()
+    return api_server
 
 
 @pytest.fixture
@@ -107,16 +85,10 @@ def cluster(server):
 
 
 @pytest.fixture
-def call(server, capsys):
+def call(server, run_module):
     def run(fails=False, **params):
-        capsys.readouterr()
-        warnings._global_warnings.clear()
         arguments = {"host": server.url, "namespace": "team", "timeout_s": 2, "hold_s": 0, **params}
-        with patch_module_args(arguments), pytest.raises(SystemExit):
-            dra_check.main()
-        result = json.loads(capsys.readouterr().out)
-        assert bool(result.get("failed")) is fails, result.get("msg", result)
-        return result
+        return run_module(dra_check, arguments, fails)
 
     return run
 

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.errors import FleetError
 from ansible_collections.gpulab.fleet.plugins.modules import dra_scenario
 
-HELPER = Path(__file__).resolve().parents[3] / "helpers" / "fake_kubernetes.py"
 SCENARIO = """
 description: It looks.
 needs: {NEEDS}
@@ -24,18 +21,8 @@ steps: [{expect: {}}]
 
 
 @pytest.fixture
-def server(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for variable in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG", "K8S_AUTH_HOST"):
-        monkeypatch.delenv(variable, raising=False)
-    name = "gpulab_fake_kubernetes"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, HELPER)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    running = sys.modules[name].FakeKubernetes()
-    yield running
-    running.close()
+def server(api_server):
+    return api_server
 
 
 @pytest.fixture

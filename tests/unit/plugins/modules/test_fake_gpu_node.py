@@ -4,31 +4,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
-from ansible.module_utils.common import warnings
-from ansible.module_utils.testing import patch_module_args
+from fake_kubernetes import Fault
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes import options, transport
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes import options
 from ansible_collections.gpulab.fleet.plugins.modules import fake_gpu_node
 
-HELPER = Path(__file__).resolve().parents[3] / "helpers" / "fake_kubernetes.py"
 SLICES = "resourceslices.resource.k8s.io"
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-
-
-def load_helper():
-    name = "gpulab_fake_kubernetes"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, HELPER)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
 
 
 def play_kwok(obj):
@@ -37,25 +23,16 @@ def play_kwok(obj):
 
 
 @pytest.fixture
-def server(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(transport, "_FIRST_PAUSE_S", 0.01)
-    for variable in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG", "K8S_AUTH_HOST"):
-        monkeypatch.delenv(variable, raising=False)
-    running = load_helper().FakeKubernetes()
-    running.on_create = play_kwok
-    yield running
-    running.close()
+def server(api_server):
+    api_server.on_create = play_kwok
+    return api_server
 
 
 @pytest.fixture
-def call(server, capsys):
+def call(server, run_module):
     """Run the module to its end; its result."""
 
     def run(check_mode=False, diff=False, fails=False, **params):
-        capsys.readouterr()
-        warnings._global_warnings.clear()
         arguments = {
             "host": server.url,
             "name": "n{n}",
@@ -66,11 +43,7 @@ def call(server, capsys):
             **params,
         }
         arguments = {key: value for key, value in arguments.items() if value is not None}
-        with patch_module_args(arguments), pytest.raises(SystemExit) as end:
-            fake_gpu_node.main()
-        result = json.loads(capsys.readouterr().out)
-        assert bool(end.value.code) is bool(result.get("failed")) is fails, result
-        return result
+        return run_module(fake_gpu_node, arguments, fails)
 
     return run
 
@@ -293,7 +266,6 @@ def test_a_change_of_machine_that_was_cut_short_is_repaired(server, call, writes
 
 @pytest.mark.parametrize("carried_out", [False, True])
 def test_cut_connections_and_busy_servers_are_no_failure(server, call, carried_out):
-    Fault = load_helper().Fault
     server.faults = [
         Fault("^POST .*resourceslices", times=3, after=2, carried_out=carried_out),
         Fault("^POST .*nodes", status=429, times=4, headers={"Retry-After": "0"}),
@@ -306,7 +278,6 @@ def test_cut_connections_and_busy_servers_are_no_failure(server, call, carried_o
 
 
 def test_one_object_that_fails_does_not_keep_the_others(server, call):
-    Fault = load_helper().Fault
     server.faults = [Fault("^POST /api/v1/nodes", status=422, reason="Invalid", message="no", times=1)]
     result = call(fails=True, count=4, concurrency=1)
     assert "1 objects failed" in result["msg"]
@@ -317,7 +288,6 @@ def test_one_object_that_fails_does_not_keep_the_others(server, call):
 
 
 def test_stop_at_the_first_failure(server, call):
-    Fault = load_helper().Fault
     server.faults = [Fault("^POST /api/v1/nodes", status=422, reason="Invalid", message="no", after=1)]
     result = call(fails=True, count=40, concurrency=1, continue_on_error=False)
     assert result["summary"]["nodes"]["created"] < 6

@@ -4,20 +4,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
+from fake_lxd import FakeLxd
 
 from ansible_collections.gpulab.fleet.plugins.modules import lxd_gpu_check
 
-HELPER = Path(__file__).resolve().parents[3] / "helpers" / "fake_lxd.py"
 H100 = {
     "address": "0000:41:00.0",
     "vendor_id": "10de",
@@ -48,13 +46,8 @@ BURNT = "Tested 1 GPUs:\n\tGPU 0: OK\n"
 
 @pytest.fixture
 def server():
-    name = "gpulab_fake_lxd"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, HELPER)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
     folder = Path(tempfile.mkdtemp(prefix="lxd"))
-    with sys.modules[name].FakeLxd(folder) as running:
+    with FakeLxd(folder) as running:
         running.instances["i1"] = {
             "name": "i1", "type": "virtual-machine", "status": "Running", "config": {}, "devices": {}, "profiles": [], "asked": 1,
         }  # fmt: skip

@@ -4,29 +4,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
+from fake_lxd import FakeLxd
 
 from ansible_collections.gpulab.fleet.plugins.modules import lxd_gpu_container, lxd_gpu_vm
 
-HELPER = Path(__file__).resolve().parents[3] / "helpers" / "fake_lxd.py"
 KINDS = [(lxd_gpu_vm, "virtual-machine"), (lxd_gpu_container, "container")]
-
-
-def load_helper():
-    name = "gpulab_fake_lxd"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, HELPER)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
 
 
 @pytest.fixture
@@ -34,7 +23,7 @@ def server(monkeypatch):
     folder = Path(tempfile.mkdtemp(prefix="lxd"))
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-    with load_helper().FakeLxd(folder) as running:
+    with FakeLxd(folder) as running:
         running.add_image("virtual-machine", "virtual-machine")
         running.add_image("container", "container")
         yield running

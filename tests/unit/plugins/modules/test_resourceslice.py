@@ -5,73 +5,42 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
-from ansible.module_utils.common import warnings
-from ansible.module_utils.testing import patch_module_args
+from fake_kubernetes import Fault
 
-from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes import options, transport
+from ansible_collections.gpulab.fleet.plugins.module_utils._kubernetes import options
 from ansible_collections.gpulab.fleet.plugins.modules import resourceslice, resourceslice_info
 
-HELPER = Path(__file__).resolve().parents[3] / "helpers" / "fake_kubernetes.py"
 SLICES = "resourceslices.resource.k8s.io"
 
 
-def load_helper():
-    name = "gpulab_fake_kubernetes"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, HELPER)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
+@pytest.fixture
+def server(api_server):
+    return api_server
 
 
 @pytest.fixture
-def server(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(transport, "_FIRST_PAUSE_S", 0.01)
-    for variable in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG", "K8S_AUTH_HOST"):
-        monkeypatch.delenv(variable, raising=False)
-    running = load_helper().FakeKubernetes()
-    yield running
-    running.close()
-
-
-def run_module(module, capsys, arguments, fails):
-    capsys.readouterr()
-    warnings._global_warnings.clear()
-    with patch_module_args(arguments), pytest.raises(SystemExit) as end:
-        module.main()
-    result = json.loads(capsys.readouterr().out)
-    assert bool(end.value.code) is bool(result.get("failed")) is fails, result
-    return result
-
-
-@pytest.fixture
-def call(server, capsys):
+def call(server, run_module):
     """Run resourceslice to its end; its result."""
 
     def run(*slices, check_mode=False, diff=False, fails=False, **params):
         arguments = {"host": server.url, "_ansible_check_mode": check_mode, "_ansible_diff": diff, **params}
         if slices:
             arguments["slices"] = copy.deepcopy(list(slices))
-        return run_module(resourceslice, capsys, arguments, fails)
+        return run_module(resourceslice, arguments, fails)
 
     return run
 
 
 @pytest.fixture
-def info(server, capsys):
+def info(server, run_module):
     """Run resourceslice_info to its end; its result."""
 
     def run(fails=False, **params):
-        return run_module(resourceslice_info, capsys, {"host": server.url, **params}, fails)
+        return run_module(resourceslice_info, {"host": server.url, **params}, fails)
 
     return run
 
@@ -146,7 +115,6 @@ def test_a_pool_can_move_to_another_node(server, call):
 
 def test_somebody_who_is_faster_is_noticed(server, call):
     """Between our look and our write, slices of a large pool appear, change and vanish."""
-    Fault = load_helper().Fault
     pool = [slice_of(number=number, devices=[f"{number}a"]) for number in range(8)]
     call(*pool)
     wanted = [slice_of(number=number, devices=[f"{number}b"]) for number in range(8)]

@@ -15,28 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_lxd import FakeLxd
 
 ROOT = Path(__file__).resolve().parents[4]
 PROBE = ROOT / "roles" / "lxd_host" / "files" / "probe.py"
 
 
-def fake_lxd() -> Any:
-    name = "gpulab_fake_lxd"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / "helpers" / "fake_lxd.py")
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
 @pytest.fixture
 def server() -> Iterator[Any]:
     """An LXD that also tells of its pools and networks."""
-    base = fake_lxd()
 
-    class Lxd(base.FakeLxd):  # type: ignore[misc,name-defined]
+    class Lxd(FakeLxd):
         pools: tuple[str, ...] = ("default",)
         networks: tuple[str, ...] = ("lxdbr0",)
 

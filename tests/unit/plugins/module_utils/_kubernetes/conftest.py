@@ -4,25 +4,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
+import fake_kubernetes
 import pytest
-
-TESTS = Path(__file__).resolve().parents[4]
-
-
-def load(name, path):
-    """A helper file as a module; dataclasses look their module up by name."""
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-fake_kubernetes = load("gpulab_fake_kubernetes", TESTS / "helpers" / "fake_kubernetes.py")
 
 
 @pytest.fixture(autouse=True)

@@ -4,28 +4,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
+import fake_lxd
+import fake_tree
 import pytest
-
-TESTS = Path(__file__).resolve().parents[4]
-
-
-def load(name, path):
-    """A helper file as a module; dataclasses look their module up by name."""
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-fake_lxd = load("gpulab_fake_lxd", TESTS / "helpers" / "fake_lxd.py")
-fake_tree = load("gpulab_fake_tree", TESTS / "unit/plugins/module_utils/_pci/fake_tree.py")
 
 
 @pytest.fixture

@@ -4,14 +4,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
+import fake_tree
 import pytest
-
-SPEC = importlib.util.spec_from_file_location("pci_fake_tree", Path(__file__).with_name("fake_tree.py"))
-fake_tree = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(fake_tree)
 
 
 @pytest.fixture

@@ -4,28 +4,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-HELPER = Path(__file__).resolve().parents[4] / "helpers" / "fake_kubernetes.py"
+from fake_kubernetes import FakeKubernetes
 
 
 @pytest.fixture
 def server() -> Iterator[Any]:
     """A Kubernetes 1.37."""
-    name = "gpulab_fake_kubernetes"
-    if name not in sys.modules:
-        # Dataclasses look their module up by name.
-        spec = importlib.util.spec_from_file_location(name, HELPER)
-        assert spec is not None and spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    running = sys.modules[name].FakeKubernetes()
+    running = FakeKubernetes()
     yield running
     running.close()
 
