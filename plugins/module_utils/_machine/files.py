@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.yaml_keys import unique_keys
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.errors import MachineError
 
 SUFFIXES = (".yml", ".yaml", ".json")
@@ -75,25 +75,14 @@ def _parse_yaml(text: str, path: str) -> object:
             path=path,
         ) from error
 
-    class UniqueKeyLoader(yaml.SafeLoader):  # type: ignore[misc,unused-ignore]
-        """A safe loader that does not let the later of two equal keys win in silence."""
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            seen: set[str] = set()
-            for key_node, _value_node in node.value:
-                key = str(key_node.value)
-                if key in seen and key != "<<":
-                    line = key_node.start_mark.line + 1
-                    raise MachineError(
-                        f"machine description {path}, line {line}: the key '{key}' appears twice in one mapping; keep one",
-                        path=path,
-                    )
-                seen.add(key)
-            result: dict[Any, Any] = super().construct_mapping(node, deep=deep)
-            return result
+    def refusal(key: str, line: int) -> MachineError:
+        return MachineError(
+            f"machine description {path}, line {line}: the key '{key}' appears twice in one mapping; keep one",
+            path=path,
+        )
 
     try:
-        document: object = yaml.load(text, Loader=UniqueKeyLoader)
+        document: object = yaml.load(text, Loader=unique_keys(yaml.SafeLoader, refusal))
     except yaml.YAMLError as error:
         raise MachineError(f"machine description {path}: not YAML: {error}", path=path) from error
     return document

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from ansible_collections.gpulab.fleet.plugins.module_utils._common.yaml_keys import unique_keys
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.errors import show
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices.errors import SliceError
 from ansible_collections.gpulab.fleet.plugins.module_utils._slices.shape import check_shape
@@ -93,26 +94,18 @@ def _parse_yaml(text: str, source: str) -> list[object]:
             source=source,
         ) from error
 
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc,unused-ignore]
+    def refusal(key: str, line: int) -> SliceError:
+        return SliceError(
+            f"{source}, line {line}: the key {key!r} appears twice in one mapping; keep one", source=source
+        )
+
+    class Loader(unique_keys(getattr(yaml, "CSafeLoader", yaml.SafeLoader), refusal)):  # type: ignore[misc,unused-ignore]
         """YAML that means what JSON would: no numbers in base 60, no times, no yes for true, and no key twice."""
 
         yaml_implicit_resolvers: ClassVar[dict[str, list[Any]]] = {
             first: [(tag, pattern) for tag, pattern in resolvers if tag not in _OWN_MEANING]
             for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            seen: set[str] = set()
-            for key_node, _value_node in node.value:
-                key = str(key_node.value)
-                if key in seen and key != "<<":
-                    line = key_node.start_mark.line + 1
-                    raise SliceError(
-                        f"{source}, line {line}: the key {key!r} appears twice in one mapping; keep one", source=source
-                    )
-                seen.add(key)
-            result: dict[Any, Any] = super().construct_mapping(node, deep=deep)
-            return result
 
     Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list("tTfF"))
     Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
