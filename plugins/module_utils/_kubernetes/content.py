@@ -142,20 +142,21 @@ def by_pool(slices: Iterable[Slice]) -> dict[tuple[str, str], list[Slice]]:
 
 
 def without(slice_: Slice, paths: Mapping[str, str]) -> Slice:
-    """The slice without the fields at these paths (`devices[].taints`)."""
+    """The slice without the fields at these paths (`devices[].taints`); what is given stays as it is."""
+    spec = slice_["spec"]
     for path in paths:
-        _take_out(slice_["spec"], path.split("."))
-    return slice_
+        spec = _left(spec, path.split("."))
+    return slice_ if spec is slice_["spec"] else {**slice_, "spec": spec}
 
 
-def _take_out(value: Any, parts: Sequence[str]) -> None:
+def _left(value: Any, parts: Sequence[str]) -> Any:
+    """The value without what is at the path; parts that it does not touch are shared."""
     key, rest = parts[0], parts[1:]
     many, key = key.endswith("[]"), key[:-2] if key.endswith("[]") else key
     if not isinstance(value, dict) or key not in value:
-        return
+        return value
     if not rest:
         # A list whose items vanish is dropped as a whole.
-        del value[key]
-        return
-    for item in value[key] if many else (value[key],):
-        _take_out(item, rest)
+        return {name: item for name, item in value.items() if name != key}
+    inner = value[key]
+    return {**value, key: [_left(item, rest) for item in inner] if many else _left(inner, rest)}

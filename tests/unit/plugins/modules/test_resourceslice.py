@@ -450,3 +450,13 @@ def test_capture_and_publish_again(server, call, info, tmp_path):
     call(src=[str(dest)])
     again = info(gather=["slices"], normalise=True)["slices"]
     assert again == result["slices"]
+
+
+def test_a_second_run_changes_nothing_although_the_server_drops_a_field(server, call):
+    server.drop = {"allowMultipleAllocations"}
+    one = slice_of()
+    one["spec"]["devices"][0]["allowMultipleAllocations"] = True
+    assert counts(call(one, dropped_fields="warn")) == {"created": 1}
+    writes = server.writes
+    assert call(one, dropped_fields="warn")["changed"] is False
+    assert server.writes == writes + 1  # the dry run that asks whether the field is still dropped

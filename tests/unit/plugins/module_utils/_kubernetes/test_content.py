@@ -88,10 +88,14 @@ def test_shapes_are_of_fields_and_not_of_names():
 
 
 def test_fields_are_taken_out():
-    slice_ = without(copy.deepcopy(SLICE), {"devices[].taints": "", "sharedCounters": "", "devices[].nothing.here": ""})
+    given = copy.deepcopy(SLICE)
+    slice_ = without(given, {"devices[].taints": "", "sharedCounters": "", "devices[].nothing.here": ""})
     assert "taints" not in slice_["spec"]["devices"][0]
     assert "sharedCounters" not in slice_["spec"]
     assert slice_["spec"]["devices"][1] == SLICE["spec"]["devices"][1]
+    # Digests are made of what was given, before or after.
+    assert given == SLICE
+    assert without(given, {}) is given
 
 
 def test_slices_by_pool():
