@@ -20,6 +20,8 @@ from ansible_collections.gpulab.fleet.plugins.module_utils._common import build
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.paths import cache_dir
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.processes import Child, end, spawn
 from ansible_collections.gpulab.fleet.plugins.module_utils._common.progress import Progress
+from ansible_collections.gpulab.fleet.plugins.module_utils._machine.check import require_machine_bars
+from ansible_collections.gpulab.fleet.plugins.module_utils._machine.load import MachineError
 from ansible_collections.gpulab.fleet.plugins.module_utils._machine.model import Machine
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual import hypervisor, images, serve
 from ansible_collections.gpulab.fleet.plugins.module_utils._virtual.devices import device_specs, server_devices
@@ -99,7 +101,22 @@ def run_firmware(
     return {item["qdev_id"].removeprefix("dev-"): item for item in found if item["qdev_id"].startswith("dev-")}
 
 
-@pytest.mark.parametrize("name", machine_names())
+def has_bars(name: str) -> bool:
+    """Whether all of the machine's BARs are known; a board that no public source describes so far cannot be played as it is."""
+    try:
+        require_machine_bars(load(name))
+    except MachineError:
+        return False
+    return True
+
+
+def test_a_machine_without_bars_is_refused_before_anything_is_started():
+    (name,) = (name for name in machine_names() if not has_bars(name))
+    with pytest.raises(MachineError, match=r"boards\.nvidia-gb200\.bars is missing"):
+        lay_out(load(name))
+
+
+@pytest.mark.parametrize("name", [name for name in machine_names() if has_bars(name)])
 def test_devices_are_where_they_are_described(
     name: str, qemu: hypervisor.Hypervisor, tmp_path_factory: pytest.TempPathFactory, started: list[Child]
 ):
